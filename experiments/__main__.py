@@ -151,11 +151,12 @@ def execute(arguments: argparse.Namespace) -> int:
         return _execute(arguments)
     except RuntimeError as error:
         from cfljax.engine import SweepError
+        from experiments.cluster import LostSchedulerError
 
-        if not isinstance(error, SweepError):
+        if not isinstance(error, SweepError | LostSchedulerError):
             raise
         command.complain(error)
-        return 1
+        return 1 if isinstance(error, SweepError) else 3
 
 
 def _execute(arguments: argparse.Namespace) -> int:
@@ -183,6 +184,10 @@ def _execute(arguments: argparse.Namespace) -> int:
     if found is not None and options.progress and sys.stderr.isatty():
         what = "clients" if entry.spreads_clients else "trials"
         print(f"{what} on {arguments.devices or found} devices", file=sys.stderr)
+    if arguments.dask is not None:
+        from experiments import cluster
+
+        cluster.fill(arguments.dask, entry, config, options)
     is_whole = not arguments.plan and options.shard is None
     if is_whole and is_run:  # A benchmark has the cores for itself.
         _import_beside("matplotlib.backends.backend_pdf")
@@ -210,10 +215,10 @@ def _summary(
         from experiments import plan
 
         return plan.plan(name, options, module.jobs(config, options))
-    if entry.has_jobs and options.shard is not None:
+    if options.shard is not None:
         from experiments import jobs
 
-        return jobs.share(name, options, module.jobs(config, options))
+        return jobs.share_of(entry, config, options)
     return module.main(config, options)
 
 
@@ -322,6 +327,7 @@ COMMANDS = (
             "run werner.table1 --data FOLDER --loss probability",
             "run ifca.fig3c --preset paper --out FOLDER --shard 1/2   # and then 2/2,",
             "run ifca.fig3c --preset paper --out FOLDER   # and then the table",
+            "run ifca.fig3c --preset paper --out FOLDER --dask tcp://10.0.0.1:8786",
         ),
         stopped=_RESUMES,
     ),
@@ -410,7 +416,7 @@ PROGRAM = Program(
     COMMANDS,
     "A run that was cut off, by whatever, resumes where it stopped when it is started "
     "again.\nExit status: 0 done; 1 something failed; 2 bad input or nowhere to write; "
-    "130 stopped.",
+    "3 the cluster's scheduler was lost; 130 stopped.",
 )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import difflib
+import importlib.util
 import json
 import os
 import pathlib
@@ -399,7 +400,7 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "without it for that, when all have ended",
         ),
     )
-    parser.set_defaults(plan=False, wait=False)
+    parser.set_defaults(plan=False, wait=False, dask=None)
     if not for_workers:
         group.add_argument(
             "--wait",
@@ -408,6 +409,16 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
                 shares,
                 "where another run computes what is left, stay until it has, and do "
                 "what it leaves undone, instead of ending with status 2",
+            ),
+        )
+        group.add_argument(
+            "--dask",
+            metavar="ADDRESS",
+            help=_used(
+                shares,
+                "have the workers of a dask cluster fill the store, which all machines "
+                "must see, and write the table at the end; the address of its "
+                "scheduler, such as tcp://10.0.0.1:8786",
             ),
         )
         group.add_argument(
@@ -487,7 +498,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
     """Refuse flags that an experiment has no use for, and data that are not there.
 
     Raises:
-      ValueError: for such a flag.
+      ValueError: for such a flag, or if what one needs is not installed.
       FileNotFoundError: if `--data` names no folder.
     """
     shard = arguments.shard and "/".join(map(str, arguments.shard))
@@ -498,6 +509,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--plan", arguments.plan or None, entry.has_jobs),
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
         ("--wait", arguments.wait or None, entry.is_sweep or entry.has_jobs),
+        ("--dask", arguments.dask, entry.is_sweep or entry.has_jobs),
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
@@ -511,6 +523,20 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
             "`--log` is of whole runs: leave it to a command without "
             f"`{'--shard' if shard else '--plan'}`."
         )
+    if arguments.dask is not None:
+        given = (
+            ("--shard", shard),
+            ("--plan", arguments.plan),
+            ("--log", arguments.log),
+        )
+        for flag, value in given:
+            if value:
+                raise ValueError(f"`{flag}` and `--dask` exclude each other.")
+        if importlib.util.find_spec("distributed") is None:
+            raise ValueError(
+                "`--dask` needs distributed; install the extra `dask`, or it alone: "
+                "`python -m pip install distributed`."
+            )
     data = arguments.data
     if data is not None and not data.expanduser().is_dir():
         raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")

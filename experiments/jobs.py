@@ -12,7 +12,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import xarray as xr
 from cfljax import engine
 from cfljax.engine import Simulate
 from experiments.options import Options
+from experiments.registry import Entry
 
 
 class Job(NamedTuple):
@@ -142,6 +143,15 @@ def result(options: Options, job: Job) -> xr.Dataset:
             "them was not begun."
         )
     return found
+
+
+def share_of(entry: Entry, config: Any, options: Options) -> Mapping[str, Any]:
+    """Be worker i of n, of `options.shard`, on an experiment that is a sweep or has
+    jobs; a summary of what is there at the end, of all workers."""
+    module = entry.load()
+    if not entry.has_jobs:
+        return module.main(config, options)
+    return share(entry.id or "compare", options, module.jobs(config, options))
 
 
 def share(experiment: str, options: Options, jobs: Sequence[Job]) -> dict[str, Any]:

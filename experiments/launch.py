@@ -37,9 +37,14 @@ from experiments.arguments import (
 from experiments.commands import usual_folder
 from experiments.private import private_folder
 
-_NAME = re.compile(r"[\w.,-]+")
+_NAME = re.compile(r"\w[\w.,-]*")
+# Of a folder's name: ends a line of the script, or is read as the job's number.
+_STRANGE = re.compile(r"[%\\\x00-\x1f\x7f]")
 _YEAR = 365 * 24 * 60  # Minutes of a local worker, which nobody waits behind.
 _REQUEUES = 10  # Of a worker that meets its time limit.
+# Seconds before its limit that a worker is warned, at most; Slurm looks every 30 s and
+# rounds up, so that a share of a short limit is all that can be asked for.
+_WARNING, _WARNING_A_MINUTE = 90, 20
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -51,6 +56,11 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     usual = _check_experiment(arguments)
     out = arguments.out or usual
+    if not arguments.local and (found := _STRANGE.search(str(out))):
+        raise ValueError(
+            f"`--out` must be a folder that Slurm can name, without {found[0]!r}, got "
+            f"{str(out)!r}."
+        )
     check_folder(out)
     flags = ["--out", str(out), *_forwarded(arguments.words)]
     if importlib.util.find_spec("submitit") is None:
@@ -83,6 +93,11 @@ def _check(arguments: argparse.Namespace) -> None:
         if arguments.local and value is not None:
             name = "--" + flag.replace("_", "-")
             raise ValueError(f"`{name}` has no use with `--local`, got {value}.")
+    if not arguments.local and arguments.time == 1:
+        raise ValueError(
+            "`--time` must be at least 2 minutes on a cluster, which warns a worker of "
+            "its end up to a minute before, got 1."
+        )
     partition = arguments.partition
     if partition is not None and not _NAME.fullmatch(partition):
         raise ValueError(f"`--partition` must be a name, got {partition!r}.")
@@ -164,9 +179,11 @@ def _cluster_parameters(arguments: argparse.Namespace) -> dict[str, Any]:
         # Since version 22.05 `srun` takes no cores over from the script.
         "srun_args": arguments.cpus and [f"--cpus-per-task={arguments.cpus}"],
     }
+    minutes = arguments.time or MINUTES
     return {
         "job_name": arguments.id,
-        "time": arguments.time or MINUTES,
+        "time": minutes,
+        "signal_delay_s": min(_WARNING, _WARNING_A_MINUTE * minutes),
         "array_parallelism": arguments.workers,
         "additional_parameters": {"requeue": True},
     } | {name: value for name, value in asked.items() if value is not None}

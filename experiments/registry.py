@@ -46,7 +46,7 @@ ORDER = (
     *("reviews.init", "reviews.particip", "reviews.pool", "reviews."),
     *("werner.table", "werner.fig", "werner."),
     *("linear", "fig3", "law", "clustering", "thresholding", "neural", "peers"),
-    *("growth", "accelerator"),
+    *("growth", "accelerator", "store"),
 )
 
 

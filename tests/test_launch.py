@@ -89,6 +89,13 @@ def test_a_dry_run_prints_what_is_submitted(cluster, tmp_path, capsys, number):
     assert submitted.rstrip() not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("minutes, seconds", [(2, 40), (4, 80), (5, 90), (600, 90)])
+def test_a_short_worker_is_not_warned_as_soon_as_it_starts(capsys, minutes, seconds):
+    """As it would be by the usual 90 seconds, and queued again with nothing done."""
+    assert launch(*TEAM, "--time", str(minutes), "--dry-run") == 0
+    assert f"#SBATCH --signal=USR2@{seconds}\n" in capsys.readouterr().out
+
+
 def test_the_last_command_is_the_whole_experiment(tmp_path, capsys):
     flags = ["--out", str(tmp_path), "--noise", "0.1", "--num-trials", "20"]
     launch("ifca.fig3a", "--workers", "2", "--preset", "paper", "--dry-run", *flags)
@@ -185,6 +192,13 @@ def test_a_local_worker_that_fails_is_counted_and_named(tmp_path, capsys):
             "--memory-gib: must be an integer of at least 1",
         ),
         ([*TEAM, "--partition", "a\nb"], "`--partition` must be a name"),
+        ([*TEAM, "--time", "1"], "`--time` must be at least 2 minutes on a cluster"),
+        ([*TEAM, "--partition=-x"], "`--partition` must be a name, got '-x'"),
+        ([*TEAM, "--memory", "nan"], "`--memory` must be a number of GiB, got nan"),
+        (
+            [*TEAM, "--memory", "1e300"],
+            "`--memory` must be a number of GiB, got 1e+300",
+        ),
         ([*TEAM, "--shard", "1/2"], "`--shard` is each worker's own"),
         ([*TEAM, "--shard=1/2"], "`--shard` is each worker's own"),
         ([*TEAM, "--local", "--cpus", "2"], "`--cpus` has no use with `--local`"),
@@ -206,6 +220,18 @@ def test_misuse_is_refused_before_anything_is_submitted(
         launch(*argv, "--out", str(tmp_path / "out"))
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "%j", "a\\b", "\x7f"])
+def test_a_folder_that_the_script_cannot_name_is_refused(tmp_path, capsys, name):
+    flags = ["launch", *TEAM, "--dry-run", "--out", str(tmp_path / name)]
+    assert command_line(flags) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("error: `--out` must be a folder that Slurm can name")
+    assert said.err.count("\n") == 1 and not said.out
+    # Control: what a shell has to be told in quotes is no trouble.
+    flags[-1] = str(tmp_path / "a 'b' #c")
+    assert command_line(flags) == 0
 
 
 @pytest.mark.parametrize(

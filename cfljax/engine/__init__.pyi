@@ -1,4 +1,5 @@
 from . import kept as kept
+from . import sources as sources
 from . import upkeep as upkeep
 from .cache import keep_programs as keep_programs
 from .checkpoints import checkpoints as checkpoints
