@@ -179,7 +179,15 @@ def test_completion_is_printed_for_both_shells(capsys):
 # Dependencies: what is imported is declared, what is declared is imported.
 
 # Of `bench`, `slurm` and `log`, imported late.
-EXTRAS = {"torch", "fedjax", "submitit", "tensorboardX", "wandb", "mlflow"}
+EXTRAS = {
+    "torch",
+    "fedjax",
+    "submitit",
+    "tensorboardX",
+    "wandb",
+    "mlflow",
+    "distributed",
+}
 # Needed by what is imported, which does not ask for it; or bound to another's version.
 UNSEEN = {"importlib-resources", "jaxlib", "pillow"}
 OURS = {"cfljax", "theory", "experiments"}

@@ -10,6 +10,7 @@ import os
 import pathlib
 import platform
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -91,7 +92,7 @@ def _modules(first: str) -> tuple[tuple[str, str], ...]:
             continue
         if (path := _own_file(name)) is None:
             continue
-        tree = ast.parse(path.read_bytes())
+        tree = _parsed(path)
         nodes = list(ast.walk(tree))
         waiting += sorted(set(_imports(nodes, name, path.name == "__init__.py")))
         found[name] = _digest(tree, nodes)
@@ -191,10 +192,19 @@ def _offers(room: str) -> Mapping[str, tuple[str, str]]:
     stub = path.with_suffix(".pyi")
     return {
         alias.asname or alias.name: (_source(node, room, True), alias.name)
-        for node in ast.parse((stub if stub.exists() else path).read_bytes()).body
+        for node in _parsed(stub if stub.exists() else path).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+
+
+# Python 3.11 counts the depth of all threads that parse together, and raises.
+_PARSING = threading.Lock()
+
+
+def _parsed(path: pathlib.Path) -> ast.Module:
+    with _PARSING:
+        return ast.parse(path.read_bytes())
 
 
 def _digest(tree: ast.Module, nodes: Sequence[ast.AST]) -> str:
