@@ -235,12 +235,13 @@ def test_a_sound_file_of_something_else_is_not_used(tmp_path):
 def test_another_check_is_another_outcome(tmp_path, monkeypatch):
     kept(tmp_path)
     changed = dataclasses.replace(FULL, text="another claim")
-    for options in (
+    others: list[dict[str, Any]] = [
         {"preset": Preset(seed=1)},
         {"preset": Preset("full")},
         {"code": "other code"},
         {"statement": changed},
-    ):
+    ]
+    for options in others:
         assert kept(tmp_path, **options).is_new, options
         assert kept(tmp_path).is_new, "which was replaced"
     now = {**records.versions(), "numpy": "0"}

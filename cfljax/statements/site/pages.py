@@ -229,9 +229,9 @@ def _listed(folder: pathlib.Path) -> list[str]:
     manifest is not, byte for byte, what it wrote."""
     try:
         found = unsealed(read_file(folder / _MANIFEST)) or {}
-    except (OSError, ValueError):
+        return [name for name in found["files"] if _is_inside(folder, name)]
+    except (OSError, ValueError, KeyError, TypeError):
         return []
-    return [name for name in found.get("files", ()) if _is_inside(folder, name)]
 
 
 def _is_inside(folder: pathlib.Path, name: str) -> bool:
