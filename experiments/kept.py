@@ -3,9 +3,7 @@
 It holds as long as the bytecode does: until a source has another size or time.
 """
 
-import contextlib
 import importlib.util
-import json
 import os
 import pathlib
 import zlib
@@ -13,27 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import cfljax
+from cfljax import base
 
 FOLDER = pathlib.Path(__file__).parent
 
 
 def remembered(name: str, make: Callable[[], Any]) -> Any:
-    """What `make` returns, as JSON has it; from the file of this name if that is of
-    these very sources. Where nothing can be kept, it is made again."""
-    file, stamp = path(name), sources()
-    try:
-        found = json.loads(file.read_text("utf-8"))
-        if found["sources"] == stamp:
-            return found["value"]
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # There is none, or it is none.
-    text = json.dumps({"sources": stamp, "value": make()}, indent=1)
-    partial = file.with_suffix(f".{os.getpid()}.partial")
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(exist_ok=True)
-        partial.write_text(f"{text}\n", "utf-8")
-        partial.replace(file)
-    return json.loads(text)["value"]
+    """What `make` returns, as JSON has it; from the file of this name if that is whole
+    and of these very sources. Where nothing can be kept, it is made again."""
+    return base.remembered(path(name), sources(), make)
 
 
 def path(name: str) -> pathlib.Path:

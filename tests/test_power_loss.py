@@ -33,6 +33,7 @@ from engine_trial import (
 
 import cfljax as cfl
 from cfljax import report
+from cfljax.base.sealed import write_sealed
 from cfljax.engine import Grid, Joint, StoreError, kept, sweep
 from cfljax.engine.checkpoints import Checkpoint, Progress
 from cfljax.engine.claims import Claims
@@ -93,8 +94,8 @@ def test_outcomes_of_statements_are_told_and_pages_are_not(tmp_path, told):
     report.write_text(tmp_path / "one" / "a.json", "{}")
     assert told == ["rename"]
     told.clear()
-    report.write_text(tmp_path / "two" / "a.json", "{}", is_durable=True)
-    assert told[:4] == ["a.json", "rename", "two", tmp_path.name]
+    write_sealed(tmp_path / "two" / "a.json", {"a": 1})
+    assert told[:4] == ["file", "rename", "two", tmp_path.name]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EBADF])

@@ -29,7 +29,7 @@ from cfljax.statements import (
 )
 from theory import registry
 from theory.report.pages import write_site
-from theory.sources import fingerprint
+from theory.sources import identity
 
 QUICK = Preset()
 _VOID = {"meta", "link", "img", "input", "br", "wbr", "hr"}
@@ -177,7 +177,7 @@ def build(
 ) -> list[site.Record]:
     """Write the site of the rows into a folder."""
     data = site.prepare_folder(folder)
-    records = list(site.kept(rows, preset, data, sources=fingerprint()))
+    records = list(site.kept(rows, preset, data, sources=identity()))
     write_site(records, ERRATA, preset, folder, known=[row.id for row in known])
     return records
 

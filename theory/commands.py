@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from cfljax.statements import Outcome, Preset, Statement, site
 from theory import display, documents, registry
 from theory.documents import Rotation
-from theory.sources import fingerprint
+from theory.sources import identity
 
 Item = TypeVar("Item")
 
@@ -118,7 +118,7 @@ def report(
     data = site.prepare_folder(folder)
     ids = {row.id for row in statements}
     errata = [one for one in registry.all_errata() if ids & set(one.statements)]
-    kept = site.kept(statements, preset, data, sources=fingerprint())
+    kept = site.kept(statements, preset, data, sources=identity())
     found = list(_shown(kept, len(statements)))
     index = pages.write_site(
         found,
@@ -146,7 +146,7 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     """Outcomes of one seed, kept in a folder of its own if any are."""
     folder = keep and keep / f"{preset.name}-{preset.seed}"
-    for record in site.kept(statements, preset, folder, sources=fingerprint()):
+    for record in site.kept(statements, preset, folder, sources=identity()):
         yield record.outcome
 
 

@@ -9,12 +9,10 @@ without that is therefore kept in an index beside the bytecode, made from all mo
 whoever first asks, and used as long as the sources and packages are the same.
 """
 
-import contextlib
 import dataclasses
 import difflib
 import importlib
 import importlib.util
-import json
 import pathlib
 import pkgutil
 import re
@@ -23,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import theory
+from cfljax import base
 from cfljax.statements import SEVERITIES, Erratum, Statement, Status, site
 from theory.sources import fingerprint
 
@@ -55,30 +54,13 @@ class Listed(NamedTuple):
 def listed() -> tuple[Listed, ...]:
     """Every statement, by id, with numbers in their natural order (eq2 before eq10).
 
-    Read from the index if it was made from these very sources, else from all modules.
+    Read from the index if that is whole and was made from these very sources, else from
+    all modules.
 
     Raises:
       ValueError: if two statements share an id.
     """
-    index = _index_file()
-    try:
-        found = json.loads(index.read_text(encoding="utf-8"))
-        if found["sources"] == fingerprint():
-            return tuple(_from_index(row) for row in found["statements"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # there is none, or it is none
-    rows = [
-        site.described(row) | {"module": module, "prose": row.prose}
-        for module in _modules()
-        for row in _defined_in(module)
-    ]
-    _check_unique([row["id"] for row in rows])
-    rows.sort(key=lambda row: _natural(row["id"]))
-    from cfljax.report import write_text
-
-    with contextlib.suppress(OSError):  # where nothing can be kept, it is made again
-        document = {"sources": fingerprint(), "statements": rows}
-        write_text(index, json.dumps(document, indent=1) + "\n")
+    rows = base.remembered(_index_file(), fingerprint(), _described)
     return tuple(map(_from_index, rows))
 
 
@@ -173,6 +155,17 @@ def _modules() -> Iterator[str]:
     for paper, folder in _papers():
         for found in pkgutil.iter_modules([str(folder)], f"theory.{paper}."):
             yield found.name
+
+
+def _described() -> list[dict[str, Any]]:
+    """What the index has of every statement, in its order."""
+    rows = [
+        site.described(row) | {"module": module, "prose": row.prose}
+        for module in _modules()
+        for row in _defined_in(module)
+    ]
+    _check_unique([row["id"] for row in rows])
+    return sorted(rows, key=lambda row: _natural(row["id"]))
 
 
 def _defined_in(module: str) -> tuple[Statement, ...]:

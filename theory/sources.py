@@ -14,6 +14,15 @@ _PACKAGES = [
 ]
 
 
+def identity() -> str:
+    """Digest of all that an outcome depends on besides its statement and preset: the
+    `fingerprint`, and JAX's backend, precision, random generator and flags."""
+    from cfljax.engine import settings  # Brings JAX.
+
+    text = json.dumps([fingerprint(), settings()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 @functools.cache
 def fingerprint() -> str:
     """Digest of the source code of both packages, and of the versions of others."""

@@ -6,6 +6,7 @@ from .draws import flat_normal as flat_normal
 from .ranges import check_fields as check_fields
 from .ranges import fault_of as fault_of
 from .ranges import ranged as ranged
+from .sealed import remembered as remembered
 from .tree import take as take
 from .types import NO_CLUSTER as NO_CLUSTER
 from .types import Algorithm as Algorithm

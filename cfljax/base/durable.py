@@ -3,9 +3,12 @@
 A file's content is safe since its `sync`, and its name since that of its folder.
 """
 
+import contextlib
 import errno
 import os
 import pathlib
+import uuid
+from collections.abc import Iterator
 
 # What a disk says that cannot be told to keep something at once, or not by this user:
 # network file systems of folders, Windows of all folders.
@@ -18,6 +21,29 @@ _UNTOLD = (
 )
 # Folders, by device and number, of which the disk has the names of all above them.
 _rooted: set[tuple[int, int]] = set()
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path, *, is_durable: bool = True) -> Iterator[pathlib.Path]:
+    """A file beside `path` that takes its place when the block ends without an error.
+
+    Nobody finds half of it under the name; a kill leaves a `.partial` at most. Behind
+    the block a loss of power takes nothing back: the disk has the file, its name, and
+    the folders above it; unless it need not be durable, as what is easily made again.
+    """
+    make_folder(path.parent)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        yield partial
+        if is_durable:
+            sync(partial)  # Before the name: else it might come to stand for nothing.
+        os.replace(partial, path)
+        if is_durable:
+            sync_names(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
 
 
 def make_folder(folder: pathlib.Path) -> None:

@@ -27,6 +27,7 @@ from .results import open_results as open_results
 from .runs import nothing as nothing
 from .runs import run as run
 from .sources import module_digest as module_digest
+from .sources import settings as settings
 from .states import load as load
 from .states import save as save
 from .store import SweepError as SweepError

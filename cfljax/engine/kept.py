@@ -11,14 +11,13 @@ import io
 import json
 import os
 import pathlib
-import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfljax.base.durable import make_folder, sync, sync_names
+from cfljax.base.durable import replacing
 from cfljax.base.unpacking import TooLargeError, read_file, read_npz
 
 _ABOUT = "about"
@@ -128,27 +127,6 @@ def remembered(
     arrays = {name: np.asarray(value) for name, value in compute().items()}
     write(path, arrays, key)
     return arrays
-
-
-@contextlib.contextmanager
-def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A file beside `path` that takes its place when the block ends without an error.
-
-    Nobody finds half of it under the name; a kill leaves a `.partial` at most. Behind
-    the block a loss of power takes nothing back: the disk has the file, its name, and
-    the folders above it.
-    """
-    make_folder(path.parent)
-    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
-    try:
-        yield partial
-        sync(partial)  # Before the name: else it might come to stand for nothing.
-        os.replace(partial, path)
-        sync_names(path.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ from typing import Any, BinaryIO
 
 import jax
 
-from cfljax.base.durable import sync, sync_names
+from cfljax.base.durable import replacing, sync, sync_names
 from cfljax.engine.claims import Claims
-from cfljax.engine.kept import disk_errors, replacing
+from cfljax.engine.kept import disk_errors
 
 PACKAGES = ("cfljax", "jax", "jaxlib", "numpy")
 FILE = "provenance.json"

@@ -18,7 +18,7 @@ import jax
 
 # Modules that carry numbers to and fro and compute none; they may change at any time.
 _CARRIERS = (
-    *("cfljax.base.durable", "cfljax.base.unpacking"),
+    *("cfljax.base.durable", "cfljax.base.sealed", "cfljax.base.unpacking"),
     *("cfljax.cards", "cfljax.cores", "cfljax.report"),
     *("cfljax.engine.cache", "cfljax.engine.claims", "cfljax.engine.kept"),
     *("cfljax.engine.progress", "cfljax.engine.provenance", "cfljax.engine.sources"),
@@ -46,7 +46,7 @@ def describe(function: Callable[..., Any]) -> dict[str, dict[str, str]]:
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         function = inspect.unwrap(function.func)
-    return {"modules": dict(_modules(function.__module__)), "settings": _settings()}
+    return {"modules": dict(_modules(function.__module__)), "settings": settings()}
 
 
 def module_digest(name: str, *, beside: Callable[..., Any]) -> str:
@@ -65,7 +65,12 @@ def module_digest(name: str, *, beside: Callable[..., Any]) -> str:
     return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
 
 
-def _settings() -> dict[str, str]:
+def settings() -> dict[str, str]:
+    """Of this process, what changes numbers of the same code, by name: versions, random
+    generator, precision and flags.
+
+    Cost: brings up JAX's backend, if nothing has done so.
+    """
     config: Any = jax.config
     flags = os.environ.get("XLA_FLAGS", "").split()
     return {

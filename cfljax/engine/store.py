@@ -25,6 +25,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int8
 
+from cfljax.base.durable import replacing
 from cfljax.engine import kept, sources
 from cfljax.engine.grid import Grid, is_same
 from cfljax.engine.kept import StoreError, disk_errors
@@ -276,7 +277,7 @@ class Store:
     def fail(self, block: Block) -> None:
         """Note that a block could not be computed."""
         mark = self.file(block, ".failed")
-        with disk_errors(self.path), kept.replacing(mark) as partial:
+        with disk_errors(self.path), replacing(mark) as partial:
             partial.touch()
         self.states[block] = FAILED
 
@@ -366,7 +367,7 @@ class Store:
         digest = kept.key_of(code)
         file = self.path / "code" / f"{digest}.json"
         if self.code(digest) is None:
-            with disk_errors(self.path), kept.replacing(file) as partial:
+            with disk_errors(self.path), replacing(file) as partial:
                 partial.write_text(json.dumps(code, indent=1, sort_keys=True) + "\n")
         return digest
 

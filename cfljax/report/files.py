@@ -6,8 +6,6 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
-from cfljax.base.durable import make_folder, sync, sync_names
-
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
@@ -28,23 +26,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         os.replace(temporary, target)
 
 
-def write_text(
-    path: str | os.PathLike[str], text: str, *, is_durable: bool = False
-) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8 with plain line ends, whole or not at all.
 
     Args:
       path: the file; missing folders are made.
       text: its content.
-      is_durable: whether to wait until a loss of power would take nothing of it, which
-        what can be drawn again has no need of.
     """
-    target = pathlib.Path(path)
-    if is_durable:
-        make_folder(target.parent)
-    with replacing(target) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
-        if is_durable:
-            sync(temporary)
-    if is_durable:
-        sync_names(target.parent)

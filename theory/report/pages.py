@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from cfljax.statements import SEVERITIES, Erratum, Preset, site
 from theory.registry import listed, paper_title, source_file
 from theory.report.algorithms import EXAMPLE, algorithm_pages
-from theory.sources import fingerprint
+from theory.sources import identity
 
 _HERE = pathlib.Path(__file__).parent
 _TEMPLATES = _HERE / "templates"
@@ -46,7 +46,7 @@ def write_site(
             report="python -m theory report --preset {preset} --seed {seed} "
             "--out FOLDER",
         ),
-        sources=fingerprint(),
+        sources=identity(),
         files={row.id: source_file(row.module) for row in listed() if row.id in ids},
         repository=_repository(),
         known=known,

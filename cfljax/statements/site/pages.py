@@ -4,8 +4,8 @@ import base64
 import dataclasses
 import functools
 import inspect
-import json
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -16,6 +16,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup, escape
 
+from cfljax.base.sealed import unsealed, write_sealed
+from cfljax.base.unpacking import read_file
 from cfljax.report import replacing, write_text
 from cfljax.statements.evaluation import Evaluation
 from cfljax.statements.formulas import check_formulas, symbols, typeset
@@ -34,6 +36,7 @@ from cfljax.statements.statement import (
 from cfljax.statements.verdict import Grade, Status, Verdict
 
 _DATA = "data"
+_FOLDERS = ("assets", _DATA, "plots", "proofs", "statements")
 _MANIFEST = "manifest.json"
 _HERE = pathlib.Path(__file__).parent
 STYLE = _HERE / "static" / "style.css"
@@ -97,7 +100,8 @@ def write_report(
       Path of the first page.
 
     Raises:
-      FileExistsError: if the folder holds an `index.html` that no report wrote.
+      FileExistsError: if the folder holds an `index.html` that no report wrote, or one
+        of a report's folders is a link to elsewhere.
       OSError: if a file cannot be written.
     """
     preset, folder = preset or Preset(), pathlib.Path(folder)
@@ -125,7 +129,8 @@ def write_site(
     """Write all pages, plots and assets; returns the path of the first page.
 
     Of the files of an earlier run those are removed that its manifest lists, outcomes
-    only of statements no longer `known`.
+    only of statements no longer `known`; none if the manifest is damaged or edited, and
+    none outside the folder, whatever in it is a link.
 
     Args:
       records: of all statements, in the order of the index.
@@ -144,6 +149,7 @@ def write_site(
       shown: passes the records on while it shows how far the drawing is.
 
     Raises:
+      FileExistsError: if a folder of it is a link to elsewhere.
       OSError: if a file cannot be written.
       ValueError: if a written proof is not there.
     """
@@ -169,6 +175,7 @@ def write_site(
     written += [f"statements/{name}.html" for name in names]
     written += [f"plots/{record.id}.svg" for record in records if record.check]
     written += [f"proofs/{one.name}.html" for one in site.written]
+    _check_own(folder, written)
     # Before the first page, so that none is left unlisted if this is interrupted.
     _write_manifest(folder, [*written, *listed])
     for name in assets:
@@ -186,7 +193,8 @@ def write_site(
         write_text(folder / f"proofs/{one.name}.html", site.proof(one))
     write_text(folder / "index.html", site.index())
     for name in set(listed) - set(written):
-        (folder / name).unlink(missing_ok=True)
+        if (folder / name).is_file():
+            (folder / name).unlink()
     _write_manifest(folder, written)
     return folder / "index.html"
 
@@ -199,12 +207,15 @@ def prepare_folder(folder: pathlib.Path) -> pathlib.Path:
     the folder of the outcomes' files.
 
     Raises:
-      FileExistsError: if the folder holds an `index.html` that no report wrote.
+      FileExistsError: if the folder holds an `index.html` that no report wrote, or one
+        of a report's folders is a link to elsewhere.
       OSError: if the folder cannot be made or written to.
     """
     index = folder / "index.html"
     if index.exists() and "index.html" not in _listed(folder):
-        raise FileExistsError(0, "is not a report's, and would be lost", str(index))
+        message = "is not known to be a report's, and would be lost; move it away"
+        raise FileExistsError(0, message, str(index))
+    _check_own(folder, [f"{name}/_" for name in _FOLDERS])
     data = folder / _DATA
     data.mkdir(parents=True, exist_ok=True)
     with replacing(data / "probe") as probe:
@@ -214,18 +225,32 @@ def prepare_folder(folder: pathlib.Path) -> pathlib.Path:
 
 
 def _listed(folder: pathlib.Path) -> list[str]:
-    """Files that an earlier run wrote, as far as they are below the folder."""
+    """Files that an earlier run wrote, as far as they are in the folder; none if its
+    manifest is not, byte for byte, what it wrote."""
     try:
-        names = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
-        paths = [pathlib.PurePosixPath(name) for name in names]
+        found = unsealed(read_file(folder / _MANIFEST)) or {}
+        return [name for name in found["files"] if _is_inside(folder, name)]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    return [str(p) for p in paths if not p.is_absolute() and ".." not in p.parts]
+
+
+def _is_inside(folder: pathlib.Path, name: str) -> bool:
+    """Whether a file lies in the folder or below it, wherever links lead."""
+    parent = pathlib.Path(os.path.realpath((folder / name).parent))
+    return parent.is_relative_to(os.path.realpath(folder))
+
+
+def _check_own(folder: pathlib.Path, names: Iterable[str]) -> None:
+    """Raises FileExistsError if a file of these names would be written elsewhere."""
+    for name in names:
+        if not _is_inside(folder, name):
+            message = "is a link to elsewhere, where files would be lost; remove it"
+            raise FileExistsError(0, message, str((folder / name).parent))
 
 
 def _write_manifest(folder: pathlib.Path, files: Sequence[str]) -> None:
     document = {"report": "cfljax theory", "files": sorted(set(files))}
-    write_text(folder / _MANIFEST, json.dumps(document, indent=1) + "\n")
+    write_sealed(folder / _MANIFEST, document)
 
 
 # The pages.

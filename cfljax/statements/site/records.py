@@ -1,7 +1,8 @@
 """Outcomes as files: each is written as it finishes, and read back by the next run.
 
-A file is used again only for the same preset, seed and sources of the numbers;
-otherwise the check is run again.
+A file is used again only if it is, byte for byte, what was written, and for the same
+statement, preset, seed, packages and sources of the numbers; otherwise the check is run
+again.
 """
 
 import contextlib
@@ -16,12 +17,22 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cfljax.base.sealed import unsealed, write_sealed
+from cfljax.base.unpacking import read_file
 from cfljax.statements.runner import Outcome, run
-from cfljax.statements.site.documents import encoded, outcome_document, read_outcome
+from cfljax.statements.site.documents import (
+    described,
+    encoded,
+    outcome_document,
+    read_outcome,
+)
 from cfljax.statements.statement import Preset, Statement
 from cfljax.statements.verdict import Points, Status, Verdict
 
-_PACKAGES = ("cfljax", "jax", "jaxlib", "numpy", "scipy", "matplotlib")
+_PACKAGES = (
+    *("cfljax", "jax", "jaxlib", "numpy", "scipy", "sympy", "python-flint"),
+    "matplotlib",
+)
 _ARRAYS = ("bounds", "upper", "low", "high")
 _LOG_10 = np.log(10.0)
 _ROUNDING = 1e-9  # in decades or relative: what is nearer to its claim is on it
@@ -100,34 +111,32 @@ def kept(
       statements: in the order of the records.
       preset: of the checks.
       folder: of the files.
-      sources: what tells the source code and packages from others on which numbers may
-        be different; a file is read where it is the same, none where it is None.
+      sources: what tells the source code and settings from others with which numbers
+        may be different; a file is read where it is the same, none where it is None.
 
     Raises:
       OSError: if a file cannot be written.
     """
-    origin = {"preset": preset.name, "seed": preset.seed, "sources": sources}
+    shared = {"preset": preset.name, "seed": preset.seed, "sources": sources}
     for statement in statements:
         path = folder and folder / f"{statement.id}.json"
-        outcome = path and sources and _read(path, statement, origin)
+        identity = _as_json(described(statement) | shared | {"versions": versions()})
+        outcome = path and sources and _read(path, statement, identity)
         is_new = not outcome
         if not outcome:
             outcome = run(statement, preset)
             if path is not None:
-                from cfljax.report import write_text  # brings Matplotlib
-
-                document = encoded(outcome_document(outcome) | origin, undefined=str)
-                write_text(path, json.dumps(document) + "\n", is_durable=True)
+                write_sealed(path, _as_json(outcome_document(outcome)) | identity)
         yield record_of(outcome, is_new=is_new)
 
 
 def _read(
-    path: pathlib.Path, statement: Statement, origin: dict[str, Any]
+    path: pathlib.Path, statement: Statement, identity: dict[str, Any]
 ) -> Outcome | None:
     """The outcome in a file, or None unless it is whole and of this very check."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if any(found[name] != value for name, value in origin.items()):
+        found = unsealed(read_file(path))
+        if found is None or any(found[name] != identity[name] for name in identity):
             return None
         outcome = read_outcome(found, statement)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -135,6 +144,11 @@ def _read(
     # Without trials it raised an error, which may have been of the moment.
     whole = outcome.verdict.num_trials and outcome.control.num_trials
     return outcome if whole else None
+
+
+def _as_json(document: Any) -> Any:
+    """A document as it is once written and read, undefined numbers as texts."""
+    return json.loads(json.dumps(encoded(document, undefined=str)))
 
 
 # The points of a check, made ready to be drawn.
