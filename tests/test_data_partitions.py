@@ -542,9 +542,9 @@ MANY = Sizes(num_clients=8, num_samples=60, num_test_clients=4)
             lambda: share(num_clients=10),
             "multiple of `num_clusters`, got 10 clients and 4",
         ),
-        (lambda: share(num_clients=0), "multiple of `num_clusters`, got 0"),
+        (lambda: share(num_clients=0), "`num_clients` must be at least 1, got 0"),
         (lambda: share(num_test_clients=2), "number of test clients"),
-        (lambda: share(num_samples=0), "`num_samples` must be positive"),
+        (lambda: share(num_samples=0), "`num_samples` must be at least 1, got 0"),
         (
             lambda: share(num_clients=20),
             "at most 4 samples .* or 16 clients these samples",

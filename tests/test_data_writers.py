@@ -287,7 +287,7 @@ WIDER = {"test_inputs": np.repeat(numbered().test_inputs, 2, axis=2)}
     ("writers", "arguments", "message"),
     [
         ({}, {"num_clients": 5}, r"`num_clients` must be in 1\.\.4, .* got 5"),
-        ({}, {"num_clients": 0}, r"`num_clients` must be in 1\.\.4, .* got 0"),
+        ({}, {"num_clients": 0}, "`num_clients` must be at least 1, got 0"),
         ({}, {"num_clients": 3, "min_samples": 4}, r"in 1\.\.2, .* at least 4 images"),
         ({}, {"min_samples": 7}, "got 7; of 6 writers 4 .* most images of one are 6"),
         (APART, {}, r"of 6 writers 0 have .* `-t sample`"),

@@ -151,7 +151,7 @@ REFUSED = {
     ],
     "checkpoints": [
         ({"num_rounds": 1}, "`num_rounds` must be at least 2, got 1"),
-        ({"every": NAN}, "`every` must be finite, got nan"),
+        ({"every": NAN}, "`every` must not be negative, got nan"),
         ({"algorithms": ("ifka",)}, "got ifka"),
         ({"algorithms": ()}, "`algorithms` must hold different values"),
     ],
@@ -265,7 +265,7 @@ REFUSED = {
     ],
     "werner.fig1": [
         ({"myopic_radius": (-0.1,)}, "`myopic_radius` must not be negative"),
-        ({"symmetric_radius": (NAN,)}, "`symmetric_radius` must be finite"),
+        ({"symmetric_radius": (NAN,)}, "`symmetric_radius` must not be negative"),
         ({"bipartition_radius": ()}, "`bipartition_radius` must hold different"),
         ({"batch_size": (0,)}, "`batch_size` must be at least 1"),
         ({"batch_size": (1, 1)}, "`batch_size` must hold different"),

@@ -543,7 +543,7 @@ def test_rows_say_which_form_they_have():
     ("change", "message"),
     [
         ({"participation": 0.0}, "`participation` must be in"),
-        ({"decay": float("nan")}, "`decay` must be in"),
+        ({"decay": float("nan")}, "`decay` must be finite"),
         ({"starts": ("paper", "paper")}, "`starts` must hold different"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"num_epochs": 0}, "one of `num_epochs` and `num_steps` must be 0"),

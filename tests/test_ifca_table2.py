@@ -374,7 +374,9 @@ def test_one_shot_starts_with_images_where_layers_are_frozen():
     found = femnist.simulate(reference("one_shot-2"), jax.random.key(2), inputs)
     assert np.isfinite(found["accuracy"]).all()
     own = fedavg(femnist.head(TASK), step_size=0.1)
-    with pytest.raises(TypeError, match="dot_general"):  # Control.
+    with pytest.raises(
+        ValueError, match="do not fit the task: dot_general"
+    ):  # Control.
         engine.run(own, jax.random.key(0), CLIENTS[0], num_rounds=1)
 
 

@@ -335,7 +335,7 @@ test_misuse_is_named = misuse(
         {"knn_weight": jnp.array([0.0, 2, 0, 0])},
         r"`knn_weight` must be in \[0, 1\]",
     ),
-    ({"knn_weight": jnp.array([0, jnp.nan, 1, 0])}, "`knn_weight` must be in"),
+    ({"knn_weight": jnp.array([0, jnp.nan, 1, 0])}, "`knn_weight` must be finite"),
     ({"scale": 0.0}, "`scale` must be positive, got 0.0"),
     ({"variant": "code"}, "variant"),
 )

@@ -52,10 +52,10 @@ def clove_outputs(trial, accuracy, index=math.nan) -> dict[str, Any]:
     return found | dict.fromkeys(("stable", "received", "sent"), 0 * rounds)
 
 
-def about(experiment, revision, fields, coords, **changes):
+def about(experiment, revision, fields, coords, outputs=(), **changes):
     """What a file says of itself."""
     meaning = {"experiment": experiment, "revision": revision, "seed": 0}
-    meaning |= {"fields": fields, "dims": {}, "coords": coords}
+    meaning |= {"fields": fields, "dims": dict.fromkeys(outputs, []), "coords": coords}
     cell = {"cell": kept.key_of(meaning), "meaning": meaning, "fields": fields}
     commit = {"id": "0123456789abcdef", "dirty": False}
     own = {"layout": 1, **cell, "block": 0, "trials": 1, "code": "a", "commit": commit}
@@ -65,7 +65,7 @@ def about(experiment, revision, fields, coords, **changes):
 
 def put(folder, experiment, revision, fields, outputs, coords=None, **changes):
     """Write one cell of one trial; its file."""
-    own = about(experiment, revision, fields, coords or {}, **changes)
+    own = about(experiment, revision, fields, coords or {}, outputs, **changes)
     path = folder / "cells" / own["cell"] / "0.npz"
     kept.write(path, {k: np.asarray(v)[None] for k, v in outputs.items()}, own)
     return path

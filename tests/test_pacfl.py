@@ -561,7 +561,7 @@ test_misuse_is_named = misuse(
     ({"num_clusters": 0}, "`num_clusters` must be at least 1, got 0"),
     ({"threshold": 3.0, "max_clusters": 0}, "`max_clusters` must be at least 1"),
     ({"threshold": -1.0, "max_clusters": 2}, "`threshold` must not be negative"),
-    ({"threshold": np.nan, "max_clusters": 2}, "`threshold` must be finite"),
+    ({"threshold": np.nan, "max_clusters": 2}, "`threshold` must not be negative"),
     ({"num_clusters": 2, "num_vectors": 0}, "`num_vectors` must be at least 1"),
     ({"num_clusters": 2, "num_classes": 0}, "`num_classes` must be at least 1"),
     ({"num_clusters": 2, "angle": "cosine"}, "angle"),

@@ -129,8 +129,11 @@ def test_no_algorithm_takes_nonsense(name):
         assert allowed is not None, parameter.name
         if allowed.is_whole:
             values.append(1.5)
-        if parameter.default is not None:
+        if type(None) not in typing.get_args(parameter.annotation):
             values.append(None)
+        if math.isinf(allowed.high):
+            values.remove(math.inf)
+            values.remove(1e300)
         for value in values:
             with pytest.raises(ValueError, match=parameter.name):
                 build(name, truth, **{parameter.name: value})

@@ -522,7 +522,7 @@ def of_products(gram):
     [
         (lambda: clip(num_rounds=0), "`num_rounds` must be at least 1, got 0"),
         (lambda: clip(radius=-1.0), "`radius` must not be negative, got -1.0"),
-        (lambda: clip(radius=np.nan), "`radius` must be finite, got nan"),
+        (lambda: clip(radius=np.nan), "`radius` must not be negative, got nan"),
         (
             lambda: clip(radius=np.ones(3)),
             r"`radius` must be a number, \[centres\]",

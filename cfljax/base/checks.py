@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from jax.core import Tracer
 
-from cfljax.base.ranges import COUNT, NOT_NEGATIVE, Range
+from cfljax.base.ranges import COUNT, UNBOUNDED, Range
 from cfljax.base.types import Task, Threat
 
 
@@ -49,8 +49,8 @@ def check_member(allowed: Any, **names: str) -> None:
 
 def check_not_negative(**numbers: Any) -> None:
     """Raises ValueError, naming the first that is given, not traced, and negative or
-    not finite."""
-    _check(NOT_NEGATIVE, numbers)
+    no number."""
+    _check(UNBOUNDED, numbers)
 
 
 def check_positive(**numbers: Any) -> None:

@@ -78,16 +78,14 @@ def check_concrete(task: Task, data: ClientData) -> None:
 
 
 def _check_task(task: Task, data: ClientData) -> None:
-    """Raise ValueError unless the task has a loss of the first client's samples."""
+    """Raise ValueError unless the task answers the first client's inputs."""
     params = jax.eval_shape(task.init, jax.random.key(0))
-    client = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-    inputs, targets = client(data.inputs), client(data.targets)
+    one = jax.ShapeDtypeStruct(data.inputs.shape[1:], data.inputs.dtype)
     try:
-        jax.eval_shape(task.losses, params, inputs, targets)
+        jax.eval_shape(task.predict, params, one)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"`inputs` {inputs.dtype}{list(data.inputs.shape)} and `targets` "
-            f"{targets.dtype}{list(data.targets.shape)} do not fit the task: "
+            f"`inputs` {one.dtype}{list(data.inputs.shape)} do not fit the task: "
             f"{str(error).splitlines()[0]}"
         ) from error
 

@@ -77,7 +77,7 @@ class Range(NamedTuple):
         return bool(over and under)  # Neither of a NaN.
 
     def _text(self, value: Any) -> str:
-        if not math.isfinite(value):
+        if not math.isfinite(value) and math.isfinite(self.high):
             return f"must be finite, got {value}."
         if value > LARGEST == self.high:
             return f"must be at most {LARGEST:g}, got {value}."
@@ -90,7 +90,7 @@ SEED = Range("be in [0, 2^32)", 0, 2**32, below=True, is_whole=True)
 REAL = Range("be finite")
 POSITIVE = Range("be positive", 0, above=True)
 NOT_NEGATIVE = Range("not be negative", 0)
-PAUSE = Range("not be negative", 0, math.inf)
+UNBOUNDED = Range("not be negative", 0, math.inf)
 SHARE = Range("be in [0, 1]", 0, 1)
 MOMENTUM = Range("be in [0, 1)", 0, 1, below=True)
 PART = Range("be in (0, 1]", 0, 1, above=True)
@@ -101,8 +101,10 @@ RATE = Range("be in [1e-15, 1)", 1e-15, 1, below=True)
 RANGES: dict[str, Range] = {
     "agreement": SHARE,
     "batch_size": WHOLE,
+    "blocks_per_cell": COUNT,
     "box": POSITIVE,
     "cells": COUNT,
+    "cells_per_worker": COUNT,
     "channels": COUNT,
     "chunk": COUNT,
     "chunks": COUNT,
@@ -121,7 +123,7 @@ RANGES: dict[str, Range] = {
     "epochs": WHOLE,
     "error_rate": RATE,
     "escape_clusters": COUNT,
-    "every": PAUSE,
+    "every": UNBOUNDED,
     "factor": NOT_NEGATIVE,
     "failure": RATE,
     "features": COUNT,
@@ -152,17 +154,19 @@ RANGES: dict[str, Range] = {
     "newcomers": WHOLE,
     "noise": NOT_NEGATIVE,
     "norm": NOT_NEGATIVE,
+    "operations_per_second": POSITIVE,
     "participants": COUNT,
     "participation": PART,
     "participations": PART,
     "patience": WHOLE,
     "penalty": NOT_NEGATIVE,
     "percentile": WHOLE,
+    "pretrain_scale": COUNT,
     "pretraining_rounds": WHOLE,
     "printed_clusters": COUNT,
     "proximal": NOT_NEGATIVE,
     "quantile": SHARE,
-    "radius": NOT_NEGATIVE,
+    "radius": UNBOUNDED,
     "random_clusters": COUNT,
     "released": WHOLE,
     "repeats": COUNT,
@@ -196,7 +200,7 @@ RANGES: dict[str, Range] = {
     "target": NOT_NEGATIVE,
     "test_clients": WHOLE,
     "tests": WHOLE,
-    "threshold": NOT_NEGATIVE,
+    "threshold": UNBOUNDED,
     "tolerance": NOT_NEGATIVE,
     "trials": COUNT,
     "warm_up_rounds": WHOLE,
@@ -247,23 +251,24 @@ def ranged(
     function: Callable[Arguments, Result], **other: Range
 ) -> Callable[Arguments, Result]:
     """The function, which raises ValueError where an argument that takes numbers is out
-    of the range of its name, or of one in `other`, or None where that is not its usual
-    value."""
-    ranges, usual, lists = {}, {}, set()
+    of the range of its name, or of one in `other`, or None where it must be one."""
+    ranges, names, lists, optional = {}, [], set(), set()
     for name, parameter in inspect.signature(function).parameters.items():
         allowed = other.get(name, range_of(name))
-        usual[name] = parameter.default
+        names.append(name)
+        hints = typing.get_args(parameter.annotation)
+        if parameter.default is None or type(None) in hints:
+            optional.add(name)
         if allowed is not None and _takes_numbers(parameter.annotation):
             ranges[name] = allowed
             if _takes_several(parameter.annotation):
                 lists.add(name)
-    names = list(usual)
 
     @functools.wraps(function)
     def checked(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         given = dict(zip(names, arguments, strict=False)) | named
         for name in ranges.keys() & given:
-            if given[name] is None and usual[name] is not None:
+            if given[name] is None and name not in optional:
                 raise ValueError(f"`{name}` must be a number, got None.")
             if isinstance(given[name], (list, tuple)) and name not in lists:
                 raise ValueError(f"`{name}` must be a number, got {given[name]!r}.")
