@@ -47,7 +47,7 @@ def check_clients(
 
 
 def check_concrete(task: Task, data: ClientData) -> None:
-    """Raises ValueError if data cannot be learnt from; of traced ones by shapes alone.
+    """Raises ValueError if data cannot be learnt from; of traced ones by sizes alone.
 
     Args:
       task: whose outputs `[samples, classes]` say which labels there are, where targets
@@ -64,9 +64,9 @@ def check_concrete(task: Task, data: ClientData) -> None:
     if not isinstance(data, ClientData):
         raise ValueError(f"`data` must be `ClientData`, got {type(data).__name__}.")
     _check_shapes(data, None)
-    _check_task(task, data)
     if not _is_concrete(data):
         return
+    _check_task(task, data)
     if not np.any(np.asarray(data.mask)):
         raise ValueError("`mask` must leave some client a sample, it leaves none.")
     _check_finite(data)
