@@ -163,6 +163,7 @@ def test_a_sweep_survives_whatever_slurm_does_to_its_workers(place, capsys):
     check_same(out, whole, last)
 
 
+@pytest.mark.slow  # Slurm's shortest limit is a minute.
 def test_long_runs_go_on_behind_a_time_limit_and_a_kill(place, capsys, monkeypatch):
     cluster, out = place.cluster, place.folder / "table"
     whole = place.folder / "whole table"
