@@ -103,6 +103,7 @@ def numeric(hints):
 def test_every_number_of_a_configuration_has_a_range(id):
     module = {**EXPERIMENTS, **BENCHMARKS}[id].load()
     config = module.preset("quick")
+    assert type(config).__post_init__.__qualname__.startswith("configuration.")
     names = numeric(typing.get_type_hints(type(config)))
     names = [n for n in names if n in vars(config)]
     assert not [name for name in names if range_of(name) is None]

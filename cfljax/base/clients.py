@@ -1,5 +1,7 @@
 """Whether the data of all clients are what algorithms take for granted."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,23 +68,22 @@ def check_concrete(task: Task, data: ClientData) -> None:
     _check_shapes(data, None)
     if not _is_concrete(data):
         return
-    _check_task(task, data)
+    answers = _answers(task, data)
     if not np.any(np.asarray(data.mask)):
         raise ValueError("`mask` must leave some client a sample, it leaves none.")
     _check_finite(data)
-    if data.targets.ndim == 2 and np.issubdtype(data.targets.dtype, np.integer):
-        params = jax.eval_shape(task.init, jax.random.key(0))
-        outputs = jax.eval_shape(task.predict, params, data.inputs[0])
-        if getattr(outputs, "ndim", 0) == 2:
-            _check_labels(data, outputs.shape[1])
+    is_label = np.issubdtype(data.targets.dtype, np.integer)
+    if is_label and data.targets.ndim == getattr(answers, "ndim", 0) == 2:
+        _check_labels(data, answers.shape[1])
 
 
-def _check_task(task: Task, data: ClientData) -> None:
-    """Raise ValueError unless the task answers the first client's inputs."""
+def _answers(task: Task, data: ClientData) -> Any:
+    """Shapes of what the task answers to the first client's inputs; ValueError if these
+    do not fit it."""
     params = jax.eval_shape(task.init, jax.random.key(0))
     one = jax.ShapeDtypeStruct(data.inputs.shape[1:], data.inputs.dtype)
     try:
-        jax.eval_shape(task.predict, params, one)
+        return jax.eval_shape(task.predict, params, one)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"`inputs` {one.dtype}{list(data.inputs.shape)} do not fit the task: "

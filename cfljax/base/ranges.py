@@ -63,18 +63,18 @@ class Range(NamedTuple):
         if found.dtype.kind not in ("iu" if self.is_whole else "iuf"):
             what = f"a {self._kind}" if not found.ndim else f"{self._kind}s"
             return f"must be {what}, got {found.dtype}."
-        plain = found.astype(np.float64).ravel().tolist()
-        wrong = next((own for own in plain if not self._has(own)), None)
-        return "" if wrong is None else self._text(wrong)
+        wrong = np.ravel(found)[~np.ravel(self._has(found.astype(np.float64)))]
+        return self._text(wrong[0].item()) if wrong.size else ""
 
     @property
     def _kind(self) -> str:
         return "whole number" if self.is_whole else "number"
 
-    def _has(self, value: Any) -> bool:
+    def _has(self, value: Any) -> Any:
+        """Whether the range has a number, or each of an array."""
         over = value > self.low if self.above else value >= self.low
         under = value < self.high if self.below else value <= self.high
-        return bool(over and under)  # Neither of a NaN.
+        return over & under  # Neither of a NaN.
 
     def _text(self, value: Any) -> str:
         if not math.isfinite(value) and math.isfinite(self.high):

@@ -16,7 +16,6 @@ listed, renamed, removed and locked; looks at a file's date or size are not told
 
 import dataclasses
 import heapq
-import math
 import os
 import pathlib
 import sys
@@ -29,7 +28,7 @@ import numpy as np
 
 from cfljax import engine
 from experiments.bench.timing import headline, is_busy
-from experiments.checks import check_positive, check_values
+from experiments.checks import check_values, configuration
 from experiments.ifca import fig3
 from experiments.jobs import Job, run
 from experiments.options import Options
@@ -41,7 +40,7 @@ _OPERATIONS = ("open", "fcntl.fcntl", "os.listdir", "os.mkdir", "os.remove")
 _OPERATIONS += ("os.rename", "os.scandir")
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Config:
     """One field, one flag."""
 
@@ -59,14 +58,7 @@ class Config:
     """Stores among which cells and workers are divided."""
 
     def __post_init__(self) -> None:
-        counts = ("repeats", "num_cells", "num_runs")
-        check_positive(self, *counts, "cells_per_worker", "blocks_per_cell")
         check_values(self, "num_workers", "num_stores")
-        if min(self.num_workers) < 1 or min(self.num_stores) < 1:
-            raise ValueError("`num_workers` and `num_stores` must be at least 1.")
-        for name in ("block_seconds", "operations_per_second"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"`{name}` must be positive and finite.")
 
 
 def preset(name: str) -> Config:
