@@ -140,6 +140,7 @@ def test_sizes_are_those_of_the_papers():
 # Against itself
 
 
+@pytest.mark.long
 def test_the_cpu_has_the_cpus_outcomes():
     """And another key has others, so that the comparison can fail."""
     regression, network = accelerator_jobs.outcomes(TINY, LONG)
@@ -256,6 +257,7 @@ def made_up_child(monkeypatch):
     return begun
 
 
+@pytest.mark.long
 def test_each_part_ends_however_its_process_does(made_up_child):
     statuses = {}
     with accelerator._Worker() as worker:

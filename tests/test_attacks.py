@@ -124,6 +124,7 @@ def agree(found: Any, wanted: Any) -> bool:
     return np.allclose(found, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack_by_hand_and_honest_messages_untouched(name):
     found = attacked(build(name, **OPTIONS.get(name, {})))

@@ -47,6 +47,7 @@ from experiments.options import Options
 SMALL = clustering.Config(num_clients=30, num_clusters=3, num_restarts=2, repeats=1)
 
 
+@pytest.mark.long
 def test_both_find_the_clusters_of_models_near_their_truths(tmp_path):
     summary = clustering.main(SMALL, Options(out=tmp_path))
     near, far = summary["rows"][:2], summary["rows"][2:]
@@ -568,6 +569,7 @@ def test_the_flag_chooses_the_benchmark(monkeypatch, tmp_path):
     assert neural.preset("quick").algorithms == ""
 
 
+@pytest.mark.long
 def test_runs_that_are_saved_are_whole_runs(monkeypatch, tmp_path):
     """None goes on from another one's file: each saves what it says it does."""
     saved = []
@@ -653,6 +655,7 @@ def models_of(work, found):
 slow = pytest.mark.slow
 
 
+@pytest.mark.long
 @tolerates_fedjax
 @pytest.mark.parametrize(
     "name",

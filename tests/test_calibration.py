@@ -89,6 +89,7 @@ def on_means(
         yield within("toy.a", ends, band, **stated)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [40, 200])
 @pytest.mark.parametrize("name", LAWS)
 def test_known_deviations(name, trials):
@@ -106,6 +107,7 @@ def test_bounded_values(name, trials):
     assert wrong(found)[0] <= STATED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "chance",
     [

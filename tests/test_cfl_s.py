@@ -138,6 +138,7 @@ def check(kind, told):
 # Against equations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["paper", "reference", "relative"])
 def test_rounds_against_equations(kind):
     told = all_rounds_by_hand(kind)
@@ -200,6 +201,7 @@ def test_without_splits_it_is_fedavg(kind, limits):
     differ(split[:, 0], expected, rtol=1e-3, atol=0)
 
 
+@pytest.mark.long
 def test_absolute_thresholds_above_all_updates_leave_fedavg():
     """Nothing says so but the number of clusters; relative ones split."""
     numbers = []
@@ -215,6 +217,7 @@ def test_absolute_thresholds_above_all_updates_leave_fedavg():
     assert numbers[0] == 1 < numbers[1]
 
 
+@pytest.mark.long
 def test_relative_thresholds_know_no_scale():
     """A linear problem in other units: absolute thresholds split otherwise."""
     large = DATA._replace(targets=DATA.targets * 64)

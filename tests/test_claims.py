@@ -155,6 +155,7 @@ def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), flags=re.S)
 
 
+@pytest.mark.long
 def test_the_tutorial_does_what_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "tutorial"}

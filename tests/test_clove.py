@@ -95,6 +95,7 @@ def round_by_hand(state, data, *, option, num_steps=1, root=False):
 # Against equations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [
@@ -264,6 +265,7 @@ def is_right(assignment):
     return groups(assignment.tolist()) == groups(three_clusters()[1].clusters.tolist())
 
 
+@pytest.mark.long
 def test_clusters_are_found_and_kept():
     _, (info, _) = trace()
     assert all(is_right(row) for row in info.assignment[2:])
@@ -319,6 +321,7 @@ def test_newcomers_find_their_cluster_after_stability():
     np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_partial_participation_reaches_the_same_clusters():
     last, (info, _) = trace(participation=0.5, num_rounds=12)
     assert ((info.assignment >= 0).sum(axis=1) == 6).all()
@@ -336,6 +339,7 @@ def test_fewer_participants_than_clusters_leave_models_alone():
             assert same == (model not in used)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first_round", "start"),
     [
@@ -352,6 +356,7 @@ def test_clusters_are_found_from_random_first_rounds(first_round, start):
     assert right == 3
 
 
+@pytest.mark.long
 def test_number_of_clusters_is_found():
     settings = {"clustering": "agglomerative", "select_number": True}
     _, (info, _) = trace(num_clusters=5, **settings)

@@ -64,6 +64,7 @@ def test_every_experiment_is_of_one_table():
     assert sorted(EXPERIMENTS) == sorted(name for table in TABLES for name in table.ids)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "own"), STUDIES)
 @pytest.mark.parametrize("preset", ["quick", "paper"])
 def test_presets_write_and_draw_nothing_twice(name, own, preset):

@@ -70,6 +70,7 @@ def here() -> Iterator[str]:
 # Against itself
 
 
+@pytest.mark.long
 def test_a_cluster_fills_the_store_as_one_process_does(here, tmp_path):
     config, own = Config(num_trials=15), options(tmp_path / "cluster")
     cluster.fill(here, ENTRY, config, own)
@@ -123,6 +124,7 @@ def test_cells_that_fail_are_counted_and_the_others_done(here, tmp_path):
     assert num_blocks(tmp_path) == 3 * 2
 
 
+@pytest.mark.long
 def test_a_scheduler_that_ends_is_told_from_all_else(tmp_path):
     found = one_worker()
     config = Config(seconds=0.02)
@@ -144,6 +146,7 @@ def test_a_scheduler_that_ends_is_told_from_all_else(tmp_path):
     assert blocks(tmp_path) == blocks(tmp_path / "alone")
 
 
+@pytest.mark.long
 def test_a_cluster_without_workers_is_waited_for_and_told(tmp_path, monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(cluster, "PATIENCE", 0.0)
@@ -178,6 +181,7 @@ def test_a_worker_of_several_threads_is_refused(tmp_path):
         cluster.fill(found.scheduler_address, ENTRY, Config(), options(tmp_path))
 
 
+@pytest.mark.long
 def test_a_folder_that_is_not_shared_is_seen(here, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "WAIT", 0.0)
     nothing = cluster._State(num_open=16, num_blocks=16, failed_cells=0)

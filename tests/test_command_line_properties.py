@@ -108,6 +108,7 @@ def test_any_words_run_or_are_refused_in_one_line(argv):
     runs_or_is_refused(argv)
 
 
+@pytest.mark.long
 @always(
     name=st.sampled_from(("ifca.fig3a", "ifca.fig3b", "ifca.fig3c", "ifca.fig3d")),
     before=st.sampled_from(RIGHT),
@@ -343,6 +344,7 @@ def test_bad_lines_are_refused_in_one(number, nothing_is_checked):
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_right_lines_are_not_refused(nothing_is_checked):
     """Control: it is the fault that is refused, and what is not is noticed."""
     for index in range(40):

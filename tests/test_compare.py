@@ -82,6 +82,7 @@ def three(tmp_path_factory):
     return json.loads(printed.getvalue()), out, flags
 
 
+@pytest.mark.long
 def test_three_algorithms_through_the_command(three, capsys, monkeypatch):
     summary, out, flags = three
     table = summary["rows"]
@@ -146,6 +147,7 @@ def test_what_was_cut_off_ends_like_what_was_not(three, tmp_path, capsys, monkey
     assert unhurried(resumed) == unhurried(three[0]["rows"][2:])
 
 
+@pytest.mark.long
 def test_test_labels_never_choose(tmp_path):
     """Poisoned test labels change what is reported and nothing that is chosen; control:
     what chose by them would choose otherwise."""

@@ -101,6 +101,7 @@ def compared(tmp_path_factory):
 # --- Against itself.
 
 
+@pytest.mark.long
 def test_the_command_compares_on_the_users_own(compared):
     summary, out = compared
     (row,) = summary["rows"]
@@ -200,6 +201,7 @@ def test_samples_are_dealt_out_anew_for_each_seed():
 # --- Against equations: by the library's own functions.
 
 
+@pytest.mark.long
 def test_a_run_is_that_of_the_library():
     """Of clients of which nobody knows the clusters, on the usual model."""
     how = config("mine.npz", task=None, num_hidden=3, num_rounds=2, num_trials=2)

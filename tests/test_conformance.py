@@ -91,6 +91,7 @@ def test_the_shape_check_can_fail():
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "index"), EAGER)
 def test_jit_against_itself_eager(name, index):
     data, truth = problem(name)
@@ -116,6 +117,7 @@ def test_other_shapes_are_traced_anew():
     assert TRACES["ifca"] == before + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SWEPT)
 def test_step_size_may_be_swept(name):
     data, truth = problem(name)
@@ -267,6 +269,7 @@ def check_that_one_is_lost(name):
     np.testing.assert_array_equal(is_finite, ~lost)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "changes"), LONGER)
 def test_a_client_whose_training_overflows_spoils_no_other(name, changes):
     check_that_one_is_lost(name)

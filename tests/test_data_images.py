@@ -40,6 +40,7 @@ def original(name: str, folder: pathlib.Path) -> images.Images:
     return load_images(name, folder=folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_original_files_against_reference(name, real_data):
     images = original(name, real_data)
@@ -72,6 +73,7 @@ def test_environment_names_the_folder_and_the_argument_overrides(
     assert message.startswith("No data of `mnist` in ")
 
 
+@pytest.mark.long
 def test_repacked_files_directly_in_the_folder_are_accepted(real_data, tmp_path):
     """As in Debian's package: the same content in another gzip wrapper."""
     for file in FILES["fashion_mnist"]:

@@ -411,6 +411,7 @@ def test_every_pixel_against_numpy():
         np.testing.assert_array_equal(unturned(data, true.clusters, 4), data.targets)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_clusters", [1, 2, 4])
 def test_clients_of_a_cluster_are_disjoint_and_use_all(num_clusters):
     sizes = {"num_clients": 4 * num_clusters, "num_samples": 5}
@@ -425,6 +426,7 @@ def test_clients_of_a_cluster_are_disjoint_and_use_all(num_clusters):
     assert len(orders) == num_clusters  # Each cluster has its own permutation.
 
 
+@pytest.mark.long
 def test_key_decides_and_jit_and_vmap_change_nothing():
     sizes: dict[str, Any] = {"num_clients": 8, "num_samples": 5, "num_clusters": 2}
 
@@ -442,6 +444,7 @@ def test_key_decides_and_jit_and_vmap_change_nothing():
     assert not np.array_equal(traced.targets[0], traced.targets[1])
 
 
+@pytest.mark.long
 def test_real_image_is_turned_not_mirrored(real_data):
     images = load_images("mnist", folder=real_data)
     sizes = {"num_clients": 8, "num_samples": 3, "num_clusters": 4}

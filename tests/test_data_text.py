@@ -176,6 +176,7 @@ def test_counts_against_scikit_learn(news):
     assert not np.array_equal(longer.transform(texts).toarray(), theirs)
 
 
+@pytest.mark.long
 def test_labels_belong_to_their_texts(reviews, news):
     """Naive Bayes finds them; of labels that are mixed up it finds none."""
     random = np.random.default_rng(0)
@@ -190,6 +191,7 @@ def test_labels_belong_to_their_texts(reviews, news):
         assert mixed.score(samples.test_inputs, samples.test_labels) < chance + 0.1
 
 
+@pytest.mark.long
 def test_tokens_of_the_real_news(news):
     samples = as_tokens(news, num_words=1000, length=40)
     tokens = np.asarray(samples.train_inputs)

@@ -229,6 +229,7 @@ def test_clients_against_the_files(femnist):
         by_writer(femnist, num_clients=205)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["femnist", "femnist/data", "."])
 def test_json_against_the_npz(place, femnist, tmp_path):
     folder = leaf_files(femnist, tmp_path / place)

@@ -121,6 +121,7 @@ def test_the_common_model_is_that_of_fedavg():
     differ(state.model, at_personal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("update", [None, pytest.param(UPDATE, marks=pytest.mark.slow)])
 def test_without_penalty_it_is_local(update):
     settings: dict[str, Any] = {"step_size": STEP, "update": update}

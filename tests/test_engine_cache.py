@@ -55,6 +55,7 @@ def finish(process):
 # Against itself
 
 
+@pytest.mark.long
 def test_programs_are_found_by_the_next_process_with_the_same_bits(tmp_path):
     fresh, _, stored, _ = finish(start(CFLJAX_CACHE=tmp_path / "programs"))
     again, found, missed, said = finish(start(CFLJAX_CACHE=tmp_path / "programs"))
@@ -65,6 +66,7 @@ def test_programs_are_found_by_the_next_process_with_the_same_bits(tmp_path):
     assert finish(start(CFLJAX_CACHE="off")) == (fresh, 0, 0, "")
 
 
+@pytest.mark.long
 def test_processes_at_once_share_a_folder(tmp_path):
     processes = [start(15, CFLJAX_CACHE=tmp_path) for _ in "ab"]
     results = [finish(process) for process in processes]
@@ -75,6 +77,7 @@ def test_processes_at_once_share_a_folder(tmp_path):
     assert missed == 0 < found
 
 
+@pytest.mark.long
 def test_what_jax_was_told_wins(tmp_path):
     own = {"JAX_COMPILATION_CACHE_DIR": tmp_path / "own"}
     own |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": 0}
@@ -157,6 +160,7 @@ def test_a_full_disk_is_said_once(monkeypatch, tmp_path, caplog):
 # Against misuse
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("below", ["", "folder"])
 def test_a_folder_that_cannot_be_is_one_line(tmp_path, below):
     (tmp_path / "file").write_text("in the way")

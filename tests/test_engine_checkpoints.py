@@ -177,6 +177,7 @@ def no_work():
 # Against itself: rounds in two parts are those in one
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_rounds_from_a_state_are_those_of_one_run(name):
     whole = start(name, num_rounds=9)
@@ -194,6 +195,7 @@ def test_rounds_from_a_state_are_those_of_one_run(name):
         assert bits(other) != bits(after)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [(1, 1, 1), (0, 3)])
 def test_a_single_round_and_none_are_parts_too(parts):
     whole = start("ifca", num_rounds=3)
@@ -205,6 +207,7 @@ def test_a_single_round_and_none_are_parts_too(parts):
     assert bits((state, joined(*traces))) == bits(whole)
 
 
+@pytest.mark.long
 def test_data_of_each_round_begin_with_the_first_of_a_part():
     data = per_round(5)
     options = {"data_per_round": True, "name": "ifca"}
@@ -218,6 +221,7 @@ def test_data_of_each_round_begin_with_the_first_of_a_part():
     assert bits(other) != bits(after)  # Control.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_stopped_after_any_round_a_run_ends_with_the_same_bits(tmp_path, name):
     whole = bits(start(name))
@@ -235,6 +239,7 @@ def test_stopped_after_any_round_a_run_ends_with_the_same_bits(tmp_path, name):
     assert bits(other) != whole  # Control.
 
 
+@pytest.mark.long
 def test_a_file_serves_more_rounds_and_is_left_alone_by_fewer(tmp_path):
     path = tmp_path / "run.npz"
     start(num_rounds=4, checkpoint=path)
@@ -249,6 +254,7 @@ def test_a_file_serves_more_rounds_and_is_left_alone_by_fewer(tmp_path):
         start(num_rounds=9, checkpoint=path)
 
 
+@pytest.mark.long
 def test_data_of_more_rounds_go_on_with_a_file(tmp_path):
     path, options = tmp_path / "run.npz", {"name": "ifca", "data_per_round": True}
     stopped(path, 2, data=per_round(3), num_rounds=3, **options)
@@ -275,6 +281,7 @@ def test_a_part_of_a_run_is_saved_too(tmp_path):
         start(checkpoint=path)
 
 
+@pytest.mark.long
 def test_one_program_plays_every_part(tmp_path):
     traced = []
     plain = build("ifca")
@@ -345,6 +352,7 @@ def examine(num_rounds: Any = 6, **options: Any):
     return start("batches", num_rounds=num_rounds, **usual | options)
 
 
+@pytest.mark.long
 def test_tests_see_the_state_of_their_round_and_change_nothing():
     state, trace = examine()
     keep = lambda state, info: (info, asked(draw(), state))
@@ -362,6 +370,7 @@ def test_tests_see_the_state_of_their_round_and_change_nothing():
     assert bits(later.tests["models"][0]) == bits(trace.tests["models"][-1])
 
 
+@pytest.mark.long
 def test_a_run_with_tests_is_stopped_and_goes_on_between_two_of_them(tmp_path):
     whole = bits(examine())
     for rounds in (2, 3, 4):  # Before, at and behind a test.
@@ -441,6 +450,7 @@ def kill(process):
     assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_to_the_same_bits_on_another_device(tmp_path):
     """Of two devices on one; on those that it began with, below."""
     path = tmp_path / "run.npz"
@@ -666,6 +676,7 @@ def test_runs_are_saved_by_what_is_around_them(tmp_path):
 # Models that are kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_states_are_found_as_they_were(tmp_path, name):
     path, algorithm, data = tmp_path / "new" / "state.npz", build(name), draw()

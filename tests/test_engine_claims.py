@@ -195,6 +195,7 @@ def check_shared_work(file: pathlib.Path) -> None:
     assert len({process for process, _ in entries}) == 2
 
 
+@pytest.mark.long
 def test_two_runs_share_the_work_and_repeat_none(played, unbroken):
     folder, (statuses, *_) = played
     assert statuses == [0, 0]
@@ -341,6 +342,7 @@ def check_worn(path: pathlib.Path, kills: int, returned: list[Any]) -> None:
     assert not np.isnan(unbroken["value"]).any()
 
 
+@pytest.mark.long
 def test_killed_sweep_equals_the_unbroken_one(played):
     folder, (*_, returned) = played
     check_worn(folder / "worn", KILLS, returned)

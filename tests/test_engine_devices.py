@@ -205,6 +205,7 @@ def all_results():
     return rows
 
 
+@pytest.mark.long
 def test_devices_and_chunks_do_not_change_a_bit_and_refuse():
     rows = on_four_devices(all_results)
     assert len(rows) == len(CASES) + 2

@@ -71,6 +71,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 # Against itself: a sweep that grows is one that was as large from the beginning
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["traced", "joint"])
 def test_trials_can_be_added_and_left_out(path, tmp_path, computed, way):
     def run(num_trials: int, folder: pathlib.Path = path) -> xarray.Dataset:
@@ -181,6 +182,7 @@ def test_default_that_takes_another_value_is_noticed(path, computed, caplog):
 CELLS = plain_grid(axes={"separation": (0.5, 1.0)}, num_trials=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     [
@@ -294,6 +296,7 @@ def check_repaired(
     assert flaws(path, LARGER, right) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["exchanged", "copied"])
 @pytest.mark.parametrize(
     "blocks",

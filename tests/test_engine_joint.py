@@ -273,6 +273,7 @@ def stopped(tmp_path_factory):
 WAYS = [(draw, {}), (None, {"joint": JOINT})]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("simulate", "way"), WAYS, ids=["traced", "joint"])
 def test_cells_stop_after_the_block_that_is_enough(
     path, written, everything, stopped, simulate, way
@@ -291,6 +292,7 @@ def test_cells_stop_after_the_block_that_is_enough(
     np.testing.assert_array_equal(whole["trials"], np.full((3, 2), 23))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("simulate", "way"), WAYS, ids=["traced", "joint"])
 def test_history_does_not_matter(path, stopped, written, simulate, way):
     """Blocks stored without the rule, with gaps, damage and failures among them."""

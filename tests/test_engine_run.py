@@ -99,6 +99,7 @@ def batched_decomposition():
     return [*counts, bool(np.isfinite(losses).all())]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cases", [FEW, pytest.param(DEVICES, marks=pytest.mark.slow)])
 def test_devices_change_no_bit_of_a_model(cases):
     found, counts = serve(
@@ -113,6 +114,7 @@ def test_devices_change_no_bit_of_a_model(cases):
     assert counts == [4, 1, True]
 
 
+@pytest.mark.long
 def test_a_run_is_compiled_once_and_inside_of_others_not_at_all():
     traced = []
     algorithm = build("fedavg", num_steps=2)
@@ -132,6 +134,7 @@ def test_a_run_is_compiled_once_and_inside_of_others_not_at_all():
         assert not np.allclose(row[1], one, rtol=1e-5, atol=1e-7)  # Control.
 
 
+@pytest.mark.long
 def test_traced_settings_and_a_surrounding_jit_are_seen():
     data, task = draw(3), network()
 
@@ -207,6 +210,7 @@ def compiled_operations(algorithm, **options):
     return analysis["flops"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["fedavg", pytest.param("oracle", marks=pytest.mark.slow), "ifca"]
 )
@@ -235,6 +239,7 @@ print(json.dumps([jax.local_device_count(), "jax" in sys.modules]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "environment", "expected"),
     [

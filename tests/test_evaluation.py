@@ -82,6 +82,7 @@ def proved(claimed: str):
     return lambda: [slope_of_sine(claimed)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("proof", "control", "grade", "good"),
     [
@@ -97,6 +98,7 @@ def test_a_proof_counts_only_if_it_could_have_failed(proof, control, grade, good
     assert outcome.as_expected is good
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("other", "good"), [("1", True), ("0.7", False)])
 def test_every_control_of_a_proof_must_fail(other, good):
     controls = [proved("0.9"), proved(other)]
@@ -322,6 +324,7 @@ def _with_evaluation():
             yield pytest.param(row, id=row.id, marks=marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", list(_with_evaluation()))
 def test_defaults_are_claimed_and_agree_with_the_verdict(row):
     """Where a statement holds, it does so at its defaults; and something is claimed."""
@@ -475,6 +478,7 @@ def test_outside_its_preconditions_nothing_is_claimed(with_toy, capsys):
     assert "not claimed here: p <= 1/2 (margin -0.25)" in out
 
 
+@pytest.mark.long
 def test_no_line_of_a_piped_table_ends_in_spaces(with_toy, capsys):
     for command_line in (
         ("evaluate", "toy.heads", "--sweep", "n=1,200", "p=.25,.75"),

@@ -114,6 +114,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["werner.byzantine", *SLOW])
 def test_command_writes_all(name, tmp_path, capsys):
     flags, files, rows = COMMANDS[name]

@@ -130,6 +130,7 @@ def test_names_of_folders_are_short_and_safe_and_differ():
     assert all(len(name) <= 120 and set(name) <= SAFE for name in names)
 
 
+@pytest.mark.long
 def test_a_panel_writes_its_table_and_figures(command, tmp_path):
     status, out, _ = command("--convention", "reference", "paper")
     assert status == 0
@@ -143,6 +144,7 @@ def test_a_panel_writes_its_table_and_figures(command, tmp_path):
     assert all(row["low"] <= row["successes"] / 3 <= row["high"] for row in rows)
 
 
+@pytest.mark.long
 def test_results_say_which_runs_computed_them(command, tmp_path, monkeypatch):
     """Another command that reads the same store names the run that computed, and both
     say how they are made again, without a path of the machine."""
@@ -327,6 +329,7 @@ def test_written_settings_are_read_back(tmp_path):
     assert (arguments.precision, arguments.preset) == (0.5, "quick")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("entry", [*EXPERIMENTS.values()], ids=lambda entry: entry.id)
 @pytest.mark.parametrize("size", PRESETS)
 def test_every_preset_is_read_back(entry, size, tmp_path):
@@ -408,6 +411,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "found"), [("", set()), ("import jax, matplotlib, scipy, xarray", HEAVY)]
 )
@@ -548,6 +552,7 @@ def test_resampling_needs_samples_for_every_round(command):
     assert command("--resample")[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -646,6 +651,7 @@ def test_nowhere_to_write_is_said(command, tmp_path):
     assert is_one_line(err)
 
 
+@pytest.mark.long
 def test_all_cells_failing_is_one_line(command, monkeypatch):
     def broken(*_):
         raise RuntimeError("out of order")

@@ -78,6 +78,7 @@ CASES: dict[str, tuple[dict[str, Any], Rule, dict[str, Any]]] = {
 # Against equations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_round_by_hand(case):
     changes, rule, options = CASES[case]
@@ -110,6 +111,7 @@ def test_losses_are_those_at_own_models_before_the_step():
     np.testing.assert_allclose(info.radii, np.full((CLIENTS, ROUNDS), RADIUS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_groups", [2, 4])
 def test_groups_by_hand(num_groups):
     ((state, info),) = run(num_groups=num_groups)
@@ -132,6 +134,7 @@ def test_groups_by_hand(num_groups):
     assert np.abs(STEP * (alone - updates)).max() > 0.01  # Control: groups matter.
 
 
+@pytest.mark.long
 def test_batches_by_hand():
     """One batch of every client, the same at all models, another in each round."""
     first, second = run(rounds=2, batch_size=2)
@@ -247,6 +250,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ATTACKS)
 def test_attack_by_hand(case):
     name, options, send = ATTACKS[case]

@@ -240,6 +240,7 @@ def test_clients_of_equal_distributions_average_by_size():
 PROXIMAL = dataclasses.replace(UPDATE, proximal=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "update", [None, pytest.param(PROXIMAL, marks=pytest.mark.slow)]
 )
@@ -263,6 +264,7 @@ def test_with_still_heads_and_no_pull_it_is_fedavg_of_the_bodies(update):
     differ(found()[0].body["body"], theirs.models["body"][0], rtol=1e-2)
 
 
+@pytest.mark.long
 def test_the_absent_and_the_diverged_spoil_nothing():
     some = build(**SETTINGS, participation=0.6)
     after, info = some.step(KEY, START, DATA)

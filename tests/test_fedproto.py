@@ -151,6 +151,7 @@ def test_before_any_prototype_the_last_layer_answers():
 # Against itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("update", [None, pytest.param(UPDATE, marks=pytest.mark.slow)])
 def test_without_penalty_it_is_local(update):
     settings: dict[str, Any] = {"update": update, "num_steps": 1 if update else 2}

@@ -7,6 +7,7 @@ import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from by_hand import UPDATE, close, compiled, differ, misuse, rounds
 
 from cfljax.algorithms import fedavg, fedprox
@@ -108,6 +109,7 @@ def test_exact_minimisers_and_their_fixed_point():
 # Against itself
 
 
+@pytest.mark.long
 def test_without_the_term_it_is_fedavg_bit_for_bit():
     settings: dict[str, Any] = {"update": UPDATE, "participation": 0.6}
     plain = build(fedavg, **settings)

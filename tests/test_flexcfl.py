@@ -143,6 +143,7 @@ def test_no_learning_between_groups_is_no_step():
 PROXIMAL = dataclasses.replace(UPDATE, proximal=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "update", [None, pytest.param(PROXIMAL, marks=pytest.mark.slow)]
 )
@@ -165,6 +166,7 @@ def test_one_group_is_fedavg(update):
     np.testing.assert_array_equal(info.assignment, expected.assignment)
 
 
+@pytest.mark.long
 def test_the_others_take_the_nearest_direction():
     """And pay for their cold start in the first round that they take part in."""
     some = build(**SETTINGS, pretrain_scale=1, participation=0.4)

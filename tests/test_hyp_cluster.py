@@ -106,6 +106,7 @@ def test_a_mean_by_clients_is_told_from_one_by_samples():
 # Against itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 def test_a_plain_server_step_against_itself_is_ifca(participation):
     shared: dict[str, Any] = {"num_steps": STEPS, "participation": participation}
@@ -182,6 +183,7 @@ def farthest_by_hand(local, first, *, repeats=False):
     return chosen
 
 
+@pytest.mark.long
 def test_farthest_start_against_equations():
     algorithm = build(start="farthest", num_start_rounds=2)
     seen, repeated = set(), 0

@@ -141,6 +141,7 @@ def test_a_client_without_samples_abstains(option):
     assert np.isfinite(state.models).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 @pytest.mark.parametrize("weights", ["clients", "samples"])
 def test_weights_against_equations(option, weights):
@@ -271,6 +272,7 @@ def trace(stable_rounds, option):
     return run(jax.random.key(0))[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_settled_clients_receive_one_model_and_learn_the_same(option):
     info, models = trace(2, option)
@@ -321,6 +323,7 @@ def worst_error(models, record):
     return np.max(errors / np.linalg.norm(stored, axis=-1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", [0, 1])
 def test_iterates_against_reference(golden, index):
     record = golden["golden_small_trajectories"][index]

@@ -404,6 +404,7 @@ def table(results):
     return fig3_table.rows(results, TWO_RESTARTS, **known)
 
 
+@pytest.mark.long
 def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
     results = sweep_precisely(tmp_path / "whole")
     found = table(results)
@@ -430,6 +431,7 @@ def test_two_workers_find_the_same_table(tmp_path):
     assert str(found[0]) == str(found[1])
 
 
+@pytest.mark.long
 def test_another_criterion_moves_both_curves_and_finds_nothing_of_the_first(
     tmp_path, monkeypatch, refuse_work
 ):
@@ -523,17 +525,20 @@ def on_one_fold():
     return np.asarray(jax.jit(jax.vmap(run))(keys()))
 
 
+@pytest.mark.long
 def test_law_and_fresh_data_succeed_equally_often():
     law, data = by_law(), on_separate_folds()
     assert 0.2 < np.mean(data <= THRESHOLD) < 0.8  # Or any law would do.
     assert not differ(law, data)
 
 
+@pytest.mark.long
 def test_a_wrong_step_size_is_noticed():
     """Control: the law of half the step."""
     assert differ(by_law(STEP / 2), on_separate_folds())
 
 
+@pytest.mark.long
 def test_choosing_on_the_gradients_samples_is_noticed():
     """Control: it is another law where samples are few, see the module's docstring."""
     assert differ(by_law(), on_one_fold())
@@ -591,6 +596,7 @@ def first_trial(seed):
     return fig3_law.distances(trial, np.array(STEPS), num_trials=1, seed=seed)
 
 
+@pytest.mark.long
 def test_a_trial_is_the_same_however_many_others_there_are(found):
     np.testing.assert_allclose(found[0][:1], first_trial(0), rtol=1e-12)
     assert not np.array_equal(found[0][0], found[0][1])

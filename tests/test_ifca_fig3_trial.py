@@ -100,6 +100,7 @@ def outputs():
     return compiled(jax.random.key(0), jnp.array([0.5, 0.1]))
 
 
+@pytest.mark.long
 def test_a_simulated_trial_has_the_declared_outputs(outputs):
     sizes = {"restart": 3, "step_size": 2}
     for name, dims in DIMS.items():
@@ -108,6 +109,7 @@ def test_a_simulated_trial_has_the_declared_outputs(outputs):
     assert bool(jnp.all(outputs["alpha"] < 0.5))
 
 
+@pytest.mark.long
 def test_starts_do_not_depend_on_the_step_sizes(outputs):
     one = compiled(jax.random.key(0), jnp.array([0.1]))["distance"]
     two = outputs["distance"]
@@ -115,6 +117,7 @@ def test_starts_do_not_depend_on_the_step_sizes(outputs):
     assert not np.allclose(two[:, 0], two[:, 1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("clients", "samples", "features"), [(40, 50, 200), (20, 40, 900)]
 )
@@ -201,6 +204,7 @@ def disagreements(theirs, ours):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_outputs_are_those_of_trials_in_full(full, joint, seed):
     for theirs, ours in zip(full[seed], joint[seed], strict=True):
@@ -229,6 +233,7 @@ def test_a_diverged_run_is_recorded_and_never_succeeds():
             assert not np.any(flags(cell, ours)[name][:, 1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chosen", [pytest.param([0], marks=pytest.mark.slow), [3, 1]])
 def test_the_set_of_cells_changes_nothing(joint, chosen):
     alone = together(0, cells=[CELLS[i] for i in chosen])

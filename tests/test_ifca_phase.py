@@ -53,6 +53,7 @@ def holds(chance: float, found: np.ndarray) -> bool:
 # Against theory
 
 
+@pytest.mark.long
 def test_a_promise_is_kept_where_it_is_made():
     promise = phase_theory.promised(phase_theory.explicit([GOOD])).item()
     assert promise > 0.99
@@ -79,6 +80,7 @@ def chance_of_no_mistake(setting: Setting, starts: int = 4000) -> float:
     return float(np.mean(np.prod((1 - chance) ** setting.members, axis=1)))
 
 
+@pytest.mark.long
 def test_the_first_round_has_the_exact_law_of_misassignment():
     first = dataclasses.replace(SMALL, num_rounds=1, start=0.6)
     outcomes = fresh(first, trials=2000)[0]
@@ -221,6 +223,7 @@ _THREE = dataclasses.replace(SMALL, num_clusters=3, num_clients=30, num_samples=
 LARGER = [(_THREE, True), (_THREE, False)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("setting", "is_fresh"),
     [*RAW, *(pytest.param(*one, marks=pytest.mark.slow) for one in LARGER)],
@@ -275,6 +278,7 @@ def test_a_curve_crosses_where_it_changes_its_side():
 # Against itself
 
 
+@pytest.mark.long
 def test_trials_do_not_depend_on_how_they_are_grouped():
     settings = [SMALL, dataclasses.replace(SMALL, separation=1.0)]
     whole = fresh(*settings, trials=130, seed=4)
@@ -308,6 +312,7 @@ def run(config: phase.Config, out: pathlib.Path) -> dict:
     return phase.load("ifca.phase").main(config, Options(out=out, progress=False))
 
 
+@pytest.mark.long
 def test_axes_may_be_exchanged(drawn):
     config, _, summary = drawn
     turned = dataclasses.replace(config, axes=config.axes[::-1])
@@ -318,6 +323,7 @@ def test_axes_may_be_exchanged(drawn):
     assert own != summary["rows"]
 
 
+@pytest.mark.long
 def test_a_run_that_was_cut_off_goes_on(drawn, tmp_path, monkeypatch):
     config, out, _ = drawn
     shutil.copytree(out / "cells", tmp_path / "cells")
@@ -344,6 +350,7 @@ def titled(picture: Any) -> str:
     return report.caption_of(picture)
 
 
+@pytest.mark.long
 def test_the_picture_says_what_it_shows(drawn):
     config, out, summary = drawn
     (picture,) = phase.figures(config, summary["rows"]).values()
@@ -371,6 +378,7 @@ def test_the_picture_says_what_it_shows(drawn):
     assert len((out / "outcome.md").read_text().splitlines()) == 3
 
 
+@pytest.mark.long
 def test_rules_can_come_out_otherwise(drawn):
     config, _, summary = drawn
     table = summary["rows"]

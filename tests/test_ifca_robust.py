@@ -148,6 +148,7 @@ close = functools.partial(by_hand.close, rtol=1e-5, atol=1e-5)
 # Against equations: robust means
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "rule", "normalise"),
     [
@@ -192,6 +193,7 @@ def test_released_divisors():
         close(moves["median", "all"][j], share * moves["median", "cluster"][j])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_chunks_and_orders_change_nothing(option):
     loud = threat(build("sign_flip"), byzantine(0, 5))
@@ -241,6 +243,7 @@ def test_nobody_byzantine_is_the_plain_round(option):
     assert attacked.local_state.round == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_one_client_moves_the_mean_and_hardly_the_median(option):
     lie = np.full(FEATURES, 1000.0)
@@ -410,6 +413,7 @@ LIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "normalise", "rule", "lie"),
     [
@@ -438,6 +442,7 @@ def test_common_leaves_are_the_mean_of_everybody(option, normalise, rule, lie):
     assert np.abs(alone - body).max() > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("aggregate", [None, median()])
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_a_round_of_nobody_leaves_everything(option, aggregate):

@@ -380,6 +380,7 @@ def test_starts_are_drawn_until_balanced():
     assert min(found) == 1 < max(found)  # Else nothing was filtered.
 
 
+@pytest.mark.long
 def test_a_start_that_is_never_balanced_is_the_last_draw():
     key = jax.random.key(0)
     now = starting(1.0, 3)(key)
@@ -402,6 +403,7 @@ def test_impossible_filters_are_refused(least_share, most_draws, message):
         starting(least_share, most_draws)
 
 
+@pytest.mark.long
 def test_groups_in_turn_are_runs_of_each_and_go_on_in_any_of_them(
     tmp_path, monkeypatch
 ):

@@ -182,6 +182,7 @@ def test_published_sizes_make_the_network_of_leaf():
     assert shape(ours) != shape(femnist_cnn(hidden=128))
 
 
+@pytest.mark.long
 def test_local_models_train_only_when_drawn_and_then_as_in_fedavg():
     settings = {"step_size": 0.1, "participation": 0.2, "update": UPDATE}
     task, key = mlp((4, 4), hidden=(), num_classes=3), jax.random.key(7)
@@ -368,6 +369,7 @@ def test_features_of_frozen_layers_give_the_numbers_of_frozen_layers():
     assert np.isnan(run(0.5, jnp.nan * FLAT)[1]["accuracy"]).all()
 
 
+@pytest.mark.long
 def test_one_shot_starts_with_images_where_layers_are_frozen():
     """Data that are not traced are looked at; images are no features."""
     inputs = INPUTS._replace(pretrained=FLAT[None, :])

@@ -383,6 +383,7 @@ UNBOUNDED = {
 STATED = 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize("trials", [5, 60])
 def test_betting_misses_no_more_than_stated(name, trials):
@@ -392,6 +393,7 @@ def test_betting_misses_no_more_than_stated(name, trials):
     assert mean_miss_rate(method, draw, mean, trials)[0] <= STATED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", UNBOUNDED)
 @pytest.mark.parametrize("trials", [30, 100])
 def test_catoni_misses_no_more_than_stated(name, trials):

@@ -55,6 +55,7 @@ def test_means_by_hand():
     assert found[0] == found[1] != found[2] == found[3] != found[4] == found[5]
 
 
+@pytest.mark.long
 def test_samples_of_several_clusters_are_told_apart():
     # Two thirds of a client's samples around one centre, a third around another.
     owners = WHOLE.copy()
@@ -65,6 +66,7 @@ def test_samples_of_several_clusters_are_told_apart():
     assert found[0] == found[1] and found[2] == found[3] and found[4] == found[5]
 
 
+@pytest.mark.long
 def test_iterations_of_the_released_code_move_the_start():
     # The first client and the farthest are the start. Client 2 is nearer to the
     # farthest one, until the first centre has moved to the mean of its members.
@@ -94,6 +96,7 @@ def test_linear_models_of_one_input_law_look_alike():
 # Against itself
 
 
+@pytest.mark.long
 def test_after_the_clustering_it_is_the_oracle_of_its_clusters():
     data = problem(WHOLE)
     algorithm = k_fed(linear(FEATURES), num_clusters=3, step_size=0.01)

@@ -167,6 +167,7 @@ def test_an_untouched_file_is_used(tmp_path):
     assert not kept(tmp_path).is_new, "sealed as the ones of others below"
 
 
+@pytest.mark.long
 def test_every_single_edit_is_noticed(tmp_path):
     expected = told(kept(tmp_path))
     path = tmp_path / "toy.full.json"
@@ -217,6 +218,7 @@ def test_a_damaged_file_is_as_good_as_missing(tmp_path, damage):
     assert not kept(tmp_path).is_new
 
 
+@pytest.mark.long
 def test_a_sound_file_of_something_else_is_not_used(tmp_path):
     """Whatever an outcome is identified by is compared, each by itself."""
     kept(tmp_path)
@@ -285,6 +287,7 @@ def toy_registry(monkeypatch):
     register(monkeypatch, *ROWS, errata=ERRATA)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("toy_registry")
 def test_a_report_shows_nothing_of_an_edited_file(tmp_path):
     build(tmp_path, ROWS[:1])
@@ -304,6 +307,7 @@ def link(folder: pathlib.Path, name: str, outside: pathlib.Path) -> None:
     (folder / name).symlink_to(outside, target_is_directory=True)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("toy_registry")
 def test_nothing_vanishes_through_a_link(tmp_path):
     """Not what the manifest lists, nor what would be written again."""
@@ -333,6 +337,7 @@ def test_nothing_vanishes_through_a_link(tmp_path):
     assert not (site_folder / "more" / "mine.html").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("toy_registry")
 @pytest.mark.parametrize("name", ["statements", "data", "plots", "assets", "more"])
 def test_a_folder_of_the_report_that_leads_elsewhere_is_refused(tmp_path, name, capsys):
@@ -351,6 +356,7 @@ def test_a_folder_of_the_report_that_leads_elsewhere_is_refused(tmp_path, name, 
         assert error.startswith(f"error: cannot use {folder / name}: is a link")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("toy_registry")
 def test_a_link_within_the_report_or_to_all_of_it_is_used(tmp_path):
     folder = tmp_path / "site"
@@ -362,6 +368,7 @@ def test_a_link_within_the_report_or_to_all_of_it_is_used(tmp_path):
     assert left == ["toy.a.html"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("toy_registry")
 def test_a_manifest_that_does_not_check_deletes_nothing(tmp_path, capsys):
     build(tmp_path, ROWS[:3])

@@ -33,6 +33,7 @@ def between(points):
 
 
 # Against reference
+@pytest.mark.long
 @pytest.mark.parametrize("spread", [0.05, 0.5])
 def test_inertia_is_the_reference_s(spread):
     once = {"num_iterations": 1, "num_restarts": 1}
@@ -79,6 +80,7 @@ def test_points_of_many_coordinates_keep_their_digits_beside_far_ones():
     assert np.max(np.abs(squares - exact)) > exact[truth[:, None] != truth].min()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spread", [0.05, 1.0])
 def test_many_features_are_clustered_as_their_coordinates_are(spread):
     """Rotated into more dimensions than there are points, far from the origin."""
@@ -101,6 +103,7 @@ def test_many_features_are_clustered_as_their_coordinates_are(spread):
     assert any(differs)
 
 
+@pytest.mark.long
 def test_leaves_are_clustered_as_if_side_by_side():
     points = np.random.default_rng(8).normal(size=(7, 12)).astype(np.float32)
     points[2, 11] = np.inf

@@ -321,6 +321,7 @@ def bessel_form(num_rows: int, num_features: int, threshold: float) -> float:
     return scipy.special.logsumexp(terms) + np.log(2) - scipy.special.gammaln(b)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_rows", [2, 4, 10, 40, 300])
 @pytest.mark.parametrize("num_features", [1, 2, 7, 40, 101])
 def test_even_rows_against_bessel(num_rows, num_features):

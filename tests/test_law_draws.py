@@ -58,6 +58,7 @@ def drawn_steps(name: str, *, more_rows: int = 0) -> np.ndarray:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STEPS)
 def test_raw_data_have_the_law_of_steps(name):
     raw, wrong = raw_steps(name), drawn_steps(name, more_rows=4)[-1]
@@ -281,6 +282,7 @@ def test_the_compiled_kappa_is_the_exact_one():
     np.testing.assert_allclose(found, exact, rtol=1e-10)
 
 
+@pytest.mark.long
 @in_double
 @pytest.mark.parametrize("freedom", [1.0, 1.5, 2.0, 3.0, 10.0, 1e3, 1e12])
 def test_chi_square(freedom):
@@ -331,6 +333,7 @@ OFFSETS = np.array(
 )
 
 
+@pytest.mark.long
 @in_double
 def test_candidates_have_the_law_of_clients_whom_a_rival_beats():
     """Against plain clients, kept where the rival wins."""

@@ -168,6 +168,7 @@ def differences(one, two):
 DEFAULT = ("two, frame", "two, frame, unbalanced", "two, frame, one sample")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -237,6 +238,7 @@ def run(population, start, **changes):
     return law.simulate(KEY, population, start, **values)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_clusters", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_trial_does_not_depend_on_how_many_others_run(num_clusters):
     population, start = setting(num_clusters, num_clusters)
@@ -371,6 +373,7 @@ def test_divergence_is_recorded():
     assert not np.any(np.isfinite(trace.models[:, -1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "num_clusters, num_models",
     [*(pytest.param(*k, marks=pytest.mark.slow) for k in ((2, 3), (3, 2))), (2, 1)],

@@ -90,6 +90,7 @@ def ledger(*folders) -> dict[str, dict[str, Any]]:
 # Against equations: what a made-up store says of the published numbers.
 
 
+@pytest.mark.long
 def test_the_published_numbers_in_the_papers_size_agree(tmp_path):
     put_clove(tmp_path, clove_trial(), 87.4, 87.4, 87.4)
     row = ledger(tmp_path)[FEDAVG]
@@ -234,6 +235,7 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_a_store_of_another_revision_or_of_no_trial_is_stale(tmp_path):
     old = study.REVISION + 1
     put_clove(tmp_path / "old", clove_trial(), *3 * [87.4], revision=old)
@@ -343,6 +345,7 @@ def as_typed(command):
     return configure(parse(PROGRAM, words[3:]))
 
 
+@pytest.mark.long
 def test_commands_are_the_plans():
     first = {(n.paper, n.item, n.dataset, n.algorithm[:5]): n for n in published()}
     for number in list(first.values())[::3]:

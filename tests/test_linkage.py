@@ -47,6 +47,7 @@ def test_partitions_are_those_of_scipy(method):
             assert_same(tree, found[number - 1], number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["average", "complete", "single", "weighted"])
 def test_distances_alone_are_clustered_as_by_scipy(method):
     for seed in range(3):

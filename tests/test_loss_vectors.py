@@ -38,6 +38,7 @@ def grouped(losses, **settings):
     return np.asarray(program(**settings)(np.asarray(losses, np.float32)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("samples", [32, 37])
 def test_losses_of_many_samples_are_means_by_client_and_model(samples):
     """More than a block holds: a whole number of blocks, and a last one that repeats
@@ -68,6 +69,7 @@ def test_losses_of_many_samples_are_means_by_client_and_model(samples):
     assert not np.allclose(np.roll(means, 1, axis=0), means, rtol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clustering", CLUSTERINGS)
 def test_figure_1(clustering):
     losses = np.repeat(WORKED, 2, axis=0)
@@ -93,6 +95,7 @@ def test_matching_is_the_least_sum_over_all_permutations():
         assert np.median(totals) > 1.01 * total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "clustering",
     ["k_means", pytest.param("kumar_kannan", marks=pytest.mark.slow), "agglomerative"],
@@ -142,6 +145,7 @@ def test_what_is_not_finite():
     assert found[0] == found[2] != found[3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clustering", CLUSTERINGS)
 def test_fewer_clients_than_models(clustering):
     losses = np.array([[3.0, 1, 2, 4], [9, 7, 8, 0]])
@@ -152,6 +156,7 @@ EVERY: list[dict[str, Any]] = [{"clustering": name} for name in CLUSTERINGS]
 EVERY.append({"clustering": "agglomerative", "select_number": True})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", EVERY)
 def test_equal_loss_vectors_and_a_single_client_have_models(settings):
     equal = grouped(np.full((7, 3), 2.0), **settings)

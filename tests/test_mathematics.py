@@ -25,6 +25,7 @@ def texts() -> dict[str, Sequence[str]]:
 # Every text, against what a reader must not see.
 
 
+@pytest.mark.long
 def test_every_formula_can_be_read(texts):
     assert len(texts) > 550
     for name, prose in texts.items():

@@ -262,6 +262,7 @@ def random_costs(num_clusters: int, *leading: int) -> np.ndarray:
     return np.random.default_rng(num_clusters).normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_clusters", range(1, 9))
 def test_least_total_cost_against_reference(num_clusters):
     costs = random_costs(num_clusters, 20)

@@ -205,6 +205,7 @@ def start(name: str) -> Any:
 # Against equations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_logits_and_losses_against_equations(name):
     task, by_hand, inputs = case(name)
@@ -221,6 +222,7 @@ def test_logits_and_losses_against_equations(name):
     assert not np.allclose(moved[0], logits[0], atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", AUTOENCODERS)
 def test_reconstructions_and_losses_against_equations(name):
     task, by_hand, images = case(name)
@@ -238,6 +240,7 @@ def test_reconstructions_and_losses_against_equations(name):
     assert not np.allclose(outputs, np.roll(expected, 1, axis=1), atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["one hidden layer", "grey cnn"])
 def test_params_stack_under_vmap_and_agree_one_by_one(name):
     task, _, inputs = case(name)
@@ -556,6 +559,7 @@ def split_start(name: str) -> Any:
     return jax.jit(SPLIT[name][0].init)(jax.random.key(1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SPLIT)
 def test_body_and_head_are_the_network(name):
     task, inputs, width = SPLIT[name]

@@ -103,6 +103,7 @@ NESTS = {
 AXES = [(0, 0), (None, 0), (0, None)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "nest, padding, axes",
     [
@@ -362,6 +363,7 @@ def tutorial(params: dict, inputs: jax.Array) -> jax.Array:
     return values @ params["output"]["kernel"] + params["output"]["bias"][None, :]
 
 
+@pytest.mark.long
 def test_rotated_cifar_against_the_tutorial():
     params, labels = cifar(), jnp.arange(3)
     inputs = jax.random.uniform(jax.random.key(1), (3, 32, 32, 3))

@@ -103,6 +103,7 @@ def test_two_rounds_of_members_by_hand(case):
     assert np.abs(STEP * (forgetful - moves)).max() > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["zero", "gradient"])
 def test_two_warm_rounds_by_hand(first):
     """Centres go on where they ended; a client moves along the nearest."""

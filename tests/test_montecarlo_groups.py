@@ -51,6 +51,7 @@ def plain(samples, problems, models, choices):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [1, 3, 17, 70])  # 70: over 32 rows of one client.
 def test_gradients_are_sums_over_the_clients(runs):
     """Whatever groups are said to do, and with clients that have no model."""

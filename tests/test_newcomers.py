@@ -54,6 +54,7 @@ KNOWING = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KNOWING)
 def test_others_are_not_answered_before_they_join(name):
     data, truth = problem(name)

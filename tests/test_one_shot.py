@@ -49,6 +49,7 @@ def agreement(clusters, true):
 # Against itself
 
 
+@pytest.mark.long
 def test_solutions_reveal_the_clusters_and_too_few_steps_do_not(problem):
     data, truth = problem
     found = start()(jax.random.key(1), data).clusters

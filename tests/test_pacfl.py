@@ -100,6 +100,7 @@ def rounds_by_hand(start, clusters, weights=KEPT):
 # Against equations
 
 
+@pytest.mark.long
 def test_two_rounds_against_equations():
     angles = distances_by_hand()
     tree = scipy.cluster.hierarchy.linkage(
@@ -162,6 +163,7 @@ def test_a_threshold_below_all_angles_is_local_training():
     close(last.models, rounds_by_hand(np.asarray(state.start, "f8"), np.arange(5)))
 
 
+@pytest.mark.long
 def test_too_few_models_merge_the_nearest_and_say_so():
     state, _, first, _, _ = run(0.0, max_clusters=2)
     assert int(first.found) == CLIENTS > 2

@@ -124,6 +124,7 @@ def test_a_disk_that_fails_is_one_line_and_nothing_is_done(tmp_path, monkeypatch
     assert found.attrs["open_blocks"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left", [b"", b"\0" * 40, b'{"runs": [{"run": "ab'])
 @pytest.mark.parametrize("what", ["provenance.json", "lock", "code"])
 def test_what_lies_beside_the_blocks_repairs_itself(tmp_path, what, left):

@@ -152,6 +152,7 @@ def offered(line: str, shell: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 @pytest.mark.parametrize(
     ("line", "expected"),
@@ -229,10 +230,12 @@ def declared() -> set[str]:
     return {normal(match[0]) for match in names if match is not None}
 
 
+@pytest.mark.long
 def test_dependencies_are_what_is_imported():
     assert faults(every_import() - EXTRAS, declared()) == set()
 
 
+@pytest.mark.long
 def test_other_dependencies_are_noticed():
     """Control."""
     names = every_import() - EXTRAS

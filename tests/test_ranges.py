@@ -117,6 +117,7 @@ def test_every_number_of_a_configuration_has_a_range(id):
             dataclasses.replace(config, **{name: bad})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_no_algorithm_takes_nonsense(name):
     _, truth = problem(name)

@@ -154,6 +154,7 @@ def path(tmp_path: pathlib.Path, finished_sweep: pathlib.Path) -> pathlib.Path:
     return tmp_path / "s"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["truncated", "empty", "flipped", "missing"])
 def test_damaged_block_is_made_again_and_no_other(path, sweep_results, kind):
     before, file = contents(path), block_file(path, GRID, 1, 0, 1)
@@ -319,6 +320,7 @@ def test_command_on_a_read_only_folder_is_one_line(locked, panel, command):
 # Against failures: clocks, hosts and neighbours
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "flags",
     [
@@ -584,6 +586,7 @@ def converged(dtype: Any, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: np.asarray(values) for name, values in found.items()}
 
 
+@pytest.mark.long
 def test_single_precision_decides_as_double_does():
     single = converged(jnp.float32)
     with double_precision():

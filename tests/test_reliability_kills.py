@@ -362,6 +362,7 @@ def test_paused_worker_keeps_what_it_claimed(played_slowly, undisturbed):
     check(folder / "pause", undisturbed("joint", 23))
 
 
+@pytest.mark.long
 def test_suspended_worker_changes_nothing_of_a_store_that_was_begun_anew(
     played, tmp_path
 ):

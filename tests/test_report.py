@@ -138,6 +138,7 @@ def overlaps(figure: Figure) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_texts_are_inside_and_apart(name):
     figure = FIGURES[name]()
@@ -156,6 +157,7 @@ def test_overlapping_texts_are_seen():
     assert overlaps(heatmaps([dataclasses.replace(panel, cells=crowded)]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["heat map 4x5", "panels of curves"])
 def test_same_bytes_again(name, tmp_path):
     first = save(FIGURES[name](), tmp_path / "a" / "figure.1")
@@ -187,6 +189,7 @@ def test_a_pdf_embeds_the_letters_in_use_as_truetype(tmp_path):
         assert len(font.getGlyphOrder()) < 60
 
 
+@pytest.mark.long
 def test_the_layout_is_the_same_in_all_files(tmp_path):
     """Saving one after the other moves nothing, nor what is saved or drawn later."""
     figure = FIGURES["panels of curves"]()

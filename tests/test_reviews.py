@@ -346,6 +346,7 @@ def slow_unless_fast(name: str) -> Any:
     return pytest.param(name, marks=marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [slow_unless_fast(name) for name in [*SMALL][:5]])
 def test_a_small_study_writes_everything_and_resumes(name, tmp_path):
     module, config = EXPERIMENTS[name].load(), small(name)

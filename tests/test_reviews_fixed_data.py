@@ -181,6 +181,7 @@ def test_every_clustering_arm_finds_clear_clusters():
     assert np.max(np.abs(tuned[1] - local)) > 1e-3, "control: five steps do not"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("samples, control", [(6, 7), (30, 27)])
 def test_local_solutions_have_their_exact_risk(samples, control):
     """Below the peak and above it; truths of length^2 1/2, rho = 4, d = 15."""
@@ -255,6 +256,7 @@ def test_bits_by_hand():
     assert bits("IFCA, then frozen", rounds=1, frozen_from=2, **sizes) == 4 * model + 2
 
 
+@pytest.mark.long
 def test_outcomes_by_hand():
     clusters = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     nearly = np.array([0, 0, 0, 0, 0, 1, 1, 1])
@@ -320,6 +322,7 @@ def test_pooled_error_of_two_clusters_is_the_laws():
     assert pooled_error(setting, 0.7, 1.3) != pytest.approx(float(risks.mean()))
 
 
+@pytest.mark.long
 def test_sufficient_statistics_give_the_errors_of_raw_rows():
     random = np.random.default_rng(5)
     members = THREE.members * THREE.num_samples

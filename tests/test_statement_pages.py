@@ -96,6 +96,7 @@ def text_of(folder, page: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", "", text).split())
 
 
+@pytest.mark.long
 def test_whose_fault_it_is_leads_to_the_other_reading(folder):
     text = text_of(folder, "statements/toy.read.html")
     assert "false as read here: another reading is true. The other reading: " in text

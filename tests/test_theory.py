@@ -586,6 +586,7 @@ def test_a_closed_output_and_a_reader_that_leaves_are_fine():
         assert found.returncode == 0 and not found.stderr
 
 
+@pytest.mark.long
 def test_as_a_process():
     """From a shell, on two rows that take no time."""
     found = shell("theory check ifca.lem1.stronger ifca.eq2")

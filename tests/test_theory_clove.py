@@ -296,6 +296,7 @@ def test_copies_leave_the_largest_constant_alone():
     assert nine == pytest.approx(one, rel=1e-12)
 
 
+@pytest.mark.long
 def test_recovery_is_all_or_nothing():
     """Trials of several sizes and K; a single point on the wrong side spoils one."""
     generator = np.random.default_rng(4)

@@ -755,6 +755,7 @@ PROVED = [row for row in ROWS if row.proof]
 EVALUATED = [row for row in ROWS if row.evaluation]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in PROVED])
 def test_every_step_of_a_proof_holds_and_one_fails_for_a_false_claim(row):
     steps = row.proof()

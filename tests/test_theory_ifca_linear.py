@@ -64,6 +64,7 @@ NEAR = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", NEAR)
 def test_a_claim_close_to_a_certified_one_is_refused(check):
     assert check().status is Status.VIOLATED
@@ -473,6 +474,7 @@ def test_raw_factors_are_those_of_infinite_data(share):
         assert np.all(failed) == (np.max(exact) > 0.52)
 
 
+@pytest.mark.long
 def test_no_step_is_refuted_for_similar_clusters():
     """The falsifier of Theorem 1 lets equal and 0.3 : 0.7 pass."""
     assert not np.any(theorem1._raw_violations(QUICK, 0.5))
@@ -567,6 +569,7 @@ def test_no_admitted_step_needs_more_than_the_sharp_constant():
     assert noise[0] < noise[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("prove", "wrong"), [
     (lemma1.prove_bound, {"c1": "0.4999"}),
     (lemma1.prove_bound, {"c2": "1.76174"}),
@@ -632,6 +635,7 @@ def test_lemma_1_at_parameters_of_ones_own():
     assert np.all(found.bound / found.truth > 1)
 
 
+@pytest.mark.long
 def test_theorem_1_at_parameters_of_ones_own():
     found = evaluated(
         "ifca.thm1.corrected", {"n": [20, 400], "distance": [0.0, 0.25, 0.6]}, d=12
@@ -642,6 +646,7 @@ def test_theorem_1_at_parameters_of_ones_own():
     assert printed.low[0] > 0.99 and printed.high[1] < 0.05
 
 
+@pytest.mark.long
 def test_corollary_1_at_parameters_of_ones_own():
     found = evaluated("ifca.cor1.corrected", {"n": [200, 4000]}, trials=300, d=30)
     assert np.all(found.claimed) and np.all(found.high < 0.06)
@@ -649,6 +654,7 @@ def test_corollary_1_at_parameters_of_ones_own():
         evaluated("ifca.cor1.corrected", {}, trials=10, noise=1e-30)
 
 
+@pytest.mark.long
 def test_simulated_rounds_have_the_exact_mean_square():
     one = rounds.setting(100, 50, 30, 0.4, 0.3, 2.0, 0.5, 0.75)
     assert (one.noise, one.alpha, one.gamma) == pytest.approx((0.15, 0.25, 0.75))

@@ -55,6 +55,7 @@ def text_of(folder, page: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", "", text).split())
 
 
+@pytest.mark.long
 def test_every_page_is_whole_and_every_link_resolves(folder):
     assert len(every_page(folder)) == len(ROWS) + 3 + len(algorithm_pages())
     assert faults(folder) == []
@@ -149,6 +150,7 @@ def test_errata_are_those_of_the_rows_shown(tmp_path, capsys, monkeypatch):
         assert counted == [str(len(shown))] * bool(shown)
 
 
+@pytest.mark.long
 def test_the_same_bytes_again(folder, tmp_path):
     first = contents(folder)
     build(folder)
@@ -228,6 +230,7 @@ def test_an_interrupted_report_goes_on(tmp_path, monkeypatch, capsys):
     assert "2 computed, 2 kept from before" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_only_what_a_report_wrote_is_removed(tmp_path):
     build(tmp_path)
     foreign = [tmp_path / "statements" / "mine.html", tmp_path / "data" / "mine.json"]
@@ -255,6 +258,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path, capsys, where):
     assert (tmp_path / "foreign" / "index.html").read_text() == "mine"
 
 
+@pytest.mark.long
 def test_the_command_reports(tmp_path, capsys):
     arguments = ["report", "--paper", "toy", "--out", str(tmp_path)]
     assert command.main(arguments) == 1  # one row raises
@@ -583,6 +587,7 @@ AWKWARD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_points_can_be_drawn(name):
     for status in (Status.HOLDS, Status.VIOLATED):

@@ -45,6 +45,7 @@ def test_whoever_sends_messages_takes_a_threat():
     assert [name for name in sorted(REGISTRY) if "threat" in parameters(name)] == NAMES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TOLD)
 def test_a_liar_matters_and_nobody_lying_does_not(name):
     data, _ = problem(name)
@@ -62,6 +63,7 @@ def test_a_liar_matters_and_nobody_lying_does_not(name):
     assert np.abs(loud - quiet).max() > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_threat_to_others_is_named(name):
     data, truth = problem(name)

@@ -267,6 +267,7 @@ def test_nothing_in_a_file_of_arrays_is_unpickled(tmp_path, mark):
     assert not mark.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "about",
     [None, [], {}, {"layout": 1}, {"meaning": {"dims": 3}}, {"fields": []}],

@@ -221,6 +221,7 @@ def test_folders_of_kept_arrays_are_looked_at_too(tmp_path):
     assert found(folder) == {"mine.npz": "unknown"} and len(survey(folder)) == 3
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_looked_at_by_itself(tmp_path):
     data, _ = cfl.data.mixed_linear(
         jax.random.key(0),

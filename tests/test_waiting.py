@@ -72,6 +72,7 @@ def test_what_others_leave_undone_is_computed_by_who_waits(tmp_path, waiting, ca
     assert caplog.text.count("; waiting.") == 1
 
 
+@pytest.mark.long
 def test_what_others_do_meanwhile_is_only_read(tmp_path, waiting):
     """Two wait for a third one; what it held is done once."""
     calls: list[int] = []

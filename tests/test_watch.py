@@ -52,6 +52,7 @@ def seen():
 # --- Against equations.
 
 
+@pytest.mark.long
 def test_metrics_are_those_of_the_rounds(seen):
     (found, info), _, truth = seen
     for t in range(3):
@@ -78,6 +79,7 @@ def test_a_run_returns_them_by_default(seen):
         np.testing.assert_array_equal(values, found[name])
 
 
+@pytest.mark.long
 def test_by_default_labels_have_an_accuracy_and_states_are_the_same():
     """That of all real samples, after the round; padding would be right."""
     algorithm = cfl.fedavg(

@@ -106,6 +106,7 @@ def test_a_traced_place_is_the_quantile_of_who_is_there():
     assert np.isinf(byzantine.order_statistic(jnp.asarray(6.0))(distances))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("radii", ["fixed", "quantile"])
 def test_absent_places_change_nothing(radii):
     """The kernel on the clients that are there, against the padded trial."""

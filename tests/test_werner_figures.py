@@ -416,6 +416,7 @@ def test_momentum_by_hand():
         np.testing.assert_array_equal(state.models, state.state.models)
 
 
+@pytest.mark.long
 def test_models_and_starts():
     key, places = jax.random.key(0), list(fig3_trial.SCENES)
 
@@ -441,6 +442,7 @@ def test_models_and_starts():
     np.testing.assert_allclose(mean, [np.mean(start("local", "normal"), 0)], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_radius_0_is_training_alone_and_the_limit_is_one_of_stability(tmp_path):
     sizes = {"num_clusters": 2, "num_members": 2, "num_samples": 2, "num_features": 3}
     sizes |= {"num_rounds": 200, "rounds_between": 100, "num_clipping_rounds": 2}

@@ -113,6 +113,7 @@ def test_purity_leaves_out_the_receiver():
     np.testing.assert_allclose(found, [2 / 3, 2 / 4])
 
 
+@pytest.mark.long
 def test_the_released_loss_against_its_definition():
     task = table1._task((2, 2), 3, "probability")
     params = task.init(jax.random.key(0))
