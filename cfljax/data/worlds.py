@@ -209,14 +209,14 @@ def attended(data: ClientData, there: Bool[np.ndarray, "rounds clients"]) -> Cli
     """
     if data.mask.ndim == 2:
         each = lambda leaf: np.broadcast_to(leaf, (len(there), *leaf.shape))
-        data = ClientData(*(each(np.asarray(leaf)) for leaf in data))
+        data = ClientData(*jax.device_put([each(np.asarray(leaf)) for leaf in data]))
     if data.mask.shape[:2] != there.shape:
         raise ValueError(
             "`there` must be of the data's rounds and clients, "
             f"{data.mask.shape[:2]}, got {there.shape}."
         )
     mask = np.asarray(data.mask) & there[:, :, None]
-    return ClientData(*map(jax.device_put, (data.inputs, data.targets, mask)))
+    return ClientData(*jax.device_put((data.inputs, data.targets, mask)))
 
 
 def clusters_there(
@@ -386,7 +386,8 @@ def blended(
         )
     of_samples = _drawn(key, laws, mask.shape[1])
     apart = lambda leaf: np.asarray(leaf).reshape(-1, 1, *leaf.shape[2:])
-    seen, _ = see(ClientData(*map(apart, data)), of_samples.ravel())
+    alone = ClientData(*jax.device_put(tuple(map(apart, data))))
+    seen, _ = see(alone, of_samples.ravel())
     together = lambda new, old: jax.device_put(np.asarray(new).reshape(old.shape))
     inputs = together(seen.inputs, data.inputs)
     targets = together(seen.targets, data.targets)
