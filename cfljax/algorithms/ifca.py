@@ -106,7 +106,8 @@ def ifca(
 
     Args:
       task: the learning problem.
-      num_clusters: number of models k, at least 1. With 1 this is FedAvg.
+      num_clusters: number of models k, at least 1; more than clients if wished, of which
+        Algorithm 2 leaves those that nobody chooses as they are. With 1 this is FedAvg.
       step_size: gamma; may be traced, so that it can be swept by vmap.
       option: "gradient" (I) or "model" (II); if None the first with one local step
         and the second with more.

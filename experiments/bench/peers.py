@@ -49,7 +49,7 @@ import numpy as np
 from cfljax import report
 from cfljax.engine import Bar
 from experiments.bench import neural_jobs, peers_jobs, timing, torch_jobs
-from experiments.bench.processes import Process
+from experiments.bench.processes import MeasuringError, Process
 from experiments.bench.timing import Times, is_busy, timed
 from experiments.bench.work import Start, Work, in_torch_layout
 from experiments.checks import check_positive, check_values, configuration
@@ -287,7 +287,7 @@ def _measured(
             try:
                 process.ask("memory")  # When all is loaded.
                 first[name] = timing.timed_call(lambda p=process: p.ask("round"))[0]
-            except RuntimeError as error:
+            except MeasuringError as error:
                 if name.startswith(peers_jobs.OURS):
                     raise
                 notes.append(f"{name}: left out, it failed: {error}")

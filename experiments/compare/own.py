@@ -6,6 +6,7 @@ makes the model. Each seed divides every client's samples anew.
 
 import dataclasses
 import hashlib
+import os
 import pathlib
 from typing import NamedTuple
 
@@ -87,8 +88,8 @@ def load(config: Config) -> Own:
       ValueError: if the data cannot be learnt from, or the model is not of these data.
       FileNotFoundError: if there is no such file.
     """
-    path = pathlib.Path(config.dataset).expanduser()
-    if not path.is_file():
+    path = pathlib.Path(os.path.expanduser(config.dataset))
+    if not os.path.isfile(path):
         raise FileNotFoundError(
             f"`--dataset` names {config.dataset}, and there is no such file."
         )
