@@ -186,7 +186,6 @@ def clove(
     Cost of a round: that of `federated.rounds.train_round` and `group_clients`. The
     state holds every model twice.
     """
-    check_positive(num_clusters=num_clusters, stable_rounds=stable_rounds)
     check_member(FirstRound, first_round=first_round)
     check_member(Start, start=start)
     is_first_random = first_round == "random"

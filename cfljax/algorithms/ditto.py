@@ -138,7 +138,6 @@ def ditto(
     check_positive(num_personal_steps=num_personal_steps)
     check_member(Start, start=start)
     check_member(Variant, variant=variant)
-    check_not_negative(penalty=penalty)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     if personal_update is None:
         personal_update = dataclasses.replace(training.update, proximal=0.0)

@@ -147,10 +147,8 @@ def fedproto(
     participant.
     """
     layers = layers_of(task)
-    check_positive(num_classes=num_classes)
     check_member(Answer, answer=answer)
     check_member(Start, start=start)
-    check_not_negative(penalty=penalty)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

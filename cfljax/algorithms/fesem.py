@@ -154,7 +154,6 @@ def fesem(
     each client and centre a pass over its weights; in the first round k-means. Memory:
     three models of every participant and one of every client.
     """
-    check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
     check_member(CentreStart, start=start)
     check_member(Variant, variant=variant)
     if variant == "reference" and start != "independent":

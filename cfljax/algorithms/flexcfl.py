@@ -151,14 +151,8 @@ def flexcfl(
     side by side; a round takes a forward pass and `num_steps` passes of each
     participant. The state holds every group's model twice.
     """
-    check_positive(
-        num_clusters=num_clusters,
-        num_pretrain_steps=num_pretrain_steps,
-        pretrain_scale=pretrain_scale,
-        num_restarts=num_restarts,
-    )
+    check_positive(num_pretrain_steps=num_pretrain_steps)
     check_member(Clustering, clustering=clustering)
-    check_not_negative(inter_group_step_size=inter_group_step_size)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     # By a number of steps from a fresh optimiser, towards nothing.
     plain = dataclasses.replace(

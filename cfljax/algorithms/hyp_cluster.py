@@ -116,7 +116,6 @@ def hyp_cluster(
     Cost of a round: that of `federated.rounds.train_round`; a "farthest" start holds a
     model of every client.
     """
-    check_positive(num_clusters=num_clusters, num_start_rounds=num_start_rounds)
     check_member(Start, start=start)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     optimizer = server_optimizer(server_step_size)

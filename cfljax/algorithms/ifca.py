@@ -150,7 +150,6 @@ def ifca(
 
     Cost of a round: that of `federated.rounds.train_round`.
     """
-    check_positive(num_clusters=num_clusters, stable_rounds=stable_rounds)
     check_member(FirstRound, first_round=first_round)
     check_member(Start, start=start)
     training = Training(

@@ -110,11 +110,6 @@ def k_fed(
     Cost: `init` clusters every client's samples, one client after the other; a round
     is that of `federated.rounds.train_round`.
     """
-    check_positive(
-        num_clusters=num_clusters,
-        num_local_clusters=num_local_clusters,
-        num_restarts=num_restarts,
-    )
     check_member(Points, points=points)
     check_member(Variant, variant=variant)
     training = averaging(step_size, num_steps, weights, participation, update, threat)

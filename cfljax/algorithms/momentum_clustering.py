@@ -160,8 +160,7 @@ def momentum_clustering(
     Threshold-Clustering of N momenta from N or K centres. Memory: three models for
     each client.
     """
-    check_positive(num_clipping_rounds=num_clipping_rounds)
-    check_positive(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
+    check_positive(batch_size=batch_size)
     check_one_radius(radius)
     check_member(CentreStart, centre_start=centre_start)
     check_member(FirstMomentum, first_momentum=first_momentum)
@@ -267,7 +266,6 @@ def _check_start(
         return
     if num_clusters is None:
         raise ValueError("`num_clusters` must be given with `centre_start='warm'`.")
-    check_positive(num_clusters=num_clusters)
     if form == "gram":
         raise ValueError(
             "`form='gram'` belongs to `centre_start='member'`: kept centres are no "

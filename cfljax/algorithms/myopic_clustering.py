@@ -93,7 +93,6 @@ def myopic_clustering(
     Cost of a round: a forward and a backward pass for each client, and a k-means of N
     gradients.
     """
-    check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
     check_positive(batch_size=batch_size)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)

@@ -100,11 +100,7 @@ def one_shot(
     Cost: `init` trains every client for `num_local_steps` and holds all solutions; a
     round is that of `federated.rounds.train_round`.
     """
-    check_positive(
-        num_clusters=num_clusters,
-        num_local_steps=num_local_steps,
-        num_restarts=num_restarts,
-    )
+    check_positive(num_local_steps=num_local_steps)
     update = update or LocalUpdate()
     training = Training(
         step_size=step_size,

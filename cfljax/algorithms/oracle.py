@@ -91,7 +91,6 @@ def oracle(
 
     Cost of a round: that of `federated.rounds.train_round`.
     """
-    check_positive(num_clusters=num_clusters)
     if not is_traced(clusters):
         _check_clusters(np.asarray(clusters), num_clusters)
     training = Training(

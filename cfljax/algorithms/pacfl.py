@@ -170,10 +170,8 @@ def pacfl(
     the clients. A round is a forward pass for each participant and its local steps.
     """
     number = _number_of_groups(threshold, max_clusters, num_clusters)
-    check_positive(num_vectors=num_vectors, num_classes=num_classes)
     check_member(Angle, angle=angle)
     check_member(PairLinkage, linkage=linkage)
-    check_not_negative(threshold=threshold)
     update = update or LocalUpdate()
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     subspaces_of = functools.partial(
@@ -260,7 +258,6 @@ def _number_of_groups(
             "`max_clusters` must be given beside `threshold`, and only there, got "
             f"{max_clusters} beside {threshold}."
         )
-    check_positive(num_clusters=num_clusters, max_clusters=max_clusters)
     number = max_clusters if num_clusters is None else num_clusters
     assert number is not None
     return number

@@ -50,16 +50,18 @@ def check_member(allowed: Any, **names: str) -> None:
 def check_not_negative(**numbers: Any) -> None:
     """Raises ValueError, naming the first that is given, not traced, and negative or
     no number."""
-    _check(UNBOUNDED, numbers)
+    check_in(UNBOUNDED, **numbers)
 
 
 def check_positive(**numbers: Any) -> None:
     """Raises ValueError, naming the first argument that is given and no whole number
     from 1 on."""
-    _check(COUNT, numbers)
+    check_in(COUNT, **numbers)
 
 
-def _check(allowed: Range, numbers: Mapping[str, Any]) -> None:
+def check_in(allowed: Range, /, **numbers: Any) -> None:
+    """Raises ValueError, naming the first that is given, not traced, and out of a range
+    that its name does not say."""
     for name, value in numbers.items():
         if value is not None and (fault := allowed.fault(value)):
             raise ValueError(f"`{name}` {fault}")

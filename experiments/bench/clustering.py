@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from cfljax import metrics
 from cfljax.algorithms import Grouping, group_clients
 from experiments.bench.timing import one_table, timed
-from experiments.checks import check_positive, configuration
+from experiments.checks import configuration
 from experiments.options import Options
 
 BENCHMARKS = {
@@ -42,7 +42,6 @@ class Config:
     repeats: int = 20  # Times that everything is timed; medians are reported.
 
     def __post_init__(self) -> None:
-        check_positive(self, *(field.name for field in dataclasses.fields(self)))
         if self.num_clients < self.num_clusters:
             raise ValueError(
                 "`num_clients` must be at least `num_clusters`, got "

@@ -119,12 +119,9 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, "works")
-        sizes = {field.name for field in dataclasses.fields(self)}
-        check_positive(self, *sorted(sizes - {"works", "pfllib", "cnn_channels"}))
-        if not self.cnn_channels or min(self.cnn_channels) < 1:
-            raise ValueError(
-                f"`cnn_channels` must hold positive numbers, got {self.cnn_channels}."
-            )
+        check_positive(self, "mlp_steps", "batch_size")
+        if not self.cnn_channels:
+            raise ValueError("`cnn_channels` must hold at least one number, got none.")
         client = pathlib.Path("system", "flcore", "clients", "clientavg.py")
         if self.pfllib is not None and not (self.pfllib / client).is_file():
             raise ValueError(

@@ -35,8 +35,8 @@ from cfljax.base import ClientData, Task, check_member
 from cfljax.clustering import threshold_clustering
 from experiments import study
 from experiments.checks import (
-    check_interval,
     check_positive,
+    check_several,
     check_values,
     configuration,
 )
@@ -120,7 +120,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, *(f"{name}_radius" for name in FAILING), "batch_size")
-        check_interval(self.error_rate, self.num_trials)
+        check_several(num_trials=self.num_trials)
         if not 0 < self.tolerance < 0.5:
             raise ValueError(f"`tolerance` must be in (0, .5), got {self.tolerance}.")
         for name in FAILING:
@@ -326,7 +326,7 @@ def bipartition(
     return jnp.concatenate([common, models, last[None]])
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Trial:
     """Everything that one run depends on."""
 
@@ -341,7 +341,7 @@ class Trial:
     def __post_init__(self) -> None:
         check_member(Name, example=self.example)
         check_member(Method, method=self.method)
-        check_positive(self, "batch_size", "num_rounds", "num_clipping_rounds")
+        check_positive(self, "batch_size")
         if not self.radius >= 0:
             raise ValueError(f"`radius` must not be negative, got {self.radius}.")
         if not 0 < self.step_size < 1:
