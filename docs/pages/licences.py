@@ -140,11 +140,14 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def _list(rows: Iterable[Row]) -> str:
-    found = [
-        f"{row.name} ({', '.join(row.extras) or 'always needed'}: {row.licence})"
-        for row in rows
-    ]
-    return "; ".join(found) or "none"
+    """Who needs them, and their licences where they are known."""
+    return "; ".join(map(_named, rows)) or "none"
+
+
+def _named(row: Row) -> str:
+    known = [row.licence] * (row.licence != UNKNOWN)
+    needed_by = ", ".join(row.extras) or "always needed"
+    return f"{row.name} ({': '.join([needed_by, *known])})"
 
 
 def main(words: Sequence[str]) -> int:
