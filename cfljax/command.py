@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 __all__ = [
+    "STATUSES",
     "Command",
     "MisuseError",
     "Parser",
     "Program",
-    "STATUSES",
     "at_least",
     "complain",
     "complete",

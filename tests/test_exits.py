@@ -1,4 +1,4 @@
-"""How commands end: whatever goes wrong is one line and a status that says what kind."""
+"""How commands end: whatever goes wrong is one line, and a status of its kind."""
 
 import contextlib
 import errno
@@ -25,9 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def program(execute) -> Program:
     """Of one command, `go`."""
-    return Program(
-        "toy", "A toy.", (Command("go", "do it", lambda *_: None, execute),)
-    )
+    return Program("toy", "A toy.", (Command("go", "do it", lambda *_: None, execute),))
 
 
 def ended(error: BaseException, *words: str) -> int:
@@ -218,8 +216,11 @@ def is_refused(line: list[str], message: str = "") -> None:
     assert err.startswith("error: ") and err.count("\n") == 1 and message in err
 
 
-# As good a name of a folder as any, where one is made.
-FINE = {"nobody's home": {"--out", "--store", "--keep"}}
+# What is no fault: a folder of that name is made, and a file is told to be no store's.
+FINE = {
+    "nobody's home": {"--out", "--store", "--keep"},
+    "a file": {"ls", "verify"},
+}
 
 
 @pytest.mark.parametrize("line", TAKE_A_FOLDER)

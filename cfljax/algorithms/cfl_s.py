@@ -15,8 +15,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
-    check_not_negative,
-    check_positive,
     check_threat,
     is_traced,
 )

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_member, check_not_negative, check_positive
+from cfljax.base.checks import check_member, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import put, repeat, take, trained_part

@@ -14,8 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
-    check_not_negative,
-    check_positive,
     check_threat,
 )
 from cfljax.base.constructor import constructor

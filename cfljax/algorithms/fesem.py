@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from cfljax.base.checks import (
     at_most_clients,
     check_member,
-    check_positive,
     check_threat,
 )
 from cfljax.base.constructor import constructor

@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 from cfljax.base.checks import (
     at_most_clients,
     check_member,
-    check_not_negative,
     check_positive,
     is_traced,
 )

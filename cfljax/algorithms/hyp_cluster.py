@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from cfljax.base.checks import at_most_clients, check_member, check_positive
+from cfljax.base.checks import at_most_clients, check_member
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import (

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_at_most, check_member, check_positive
+from cfljax.base.checks import check_at_most, check_member
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import (

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_positive, is_traced
+from cfljax.base.checks import is_traced
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat

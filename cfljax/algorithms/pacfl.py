@@ -20,7 +20,6 @@ from cfljax.base.checks import (
     at_most_clients,
     check_at_most,
     check_member,
-    check_not_negative,
     check_positive,
 )
 from cfljax.base.constructor import constructor

@@ -1,6 +1,6 @@
 """Checks that many constructors make."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from jax.core import Tracer

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.base.checks import check_cluster_sizes, check_positive
+from cfljax.base.checks import check_cluster_sizes
 from cfljax.base.draws import Convention, bernoulli_models, flat_normal
 from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth

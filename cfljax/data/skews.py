@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import check_member
 from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData
 from cfljax.data.images import Images, Samples

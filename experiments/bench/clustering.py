@@ -9,7 +9,6 @@ match clusters to models at the least sum of losses. Loss vectors are drawn exac
 law for linear models, near their clusters' truths and far from them.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 

@@ -12,7 +12,6 @@ passes and of gradients of weights, and nothing else: 4 operations for each weig
 sample, but for the second layer, which also passes gradients on.
 """
 
-import dataclasses
 import math
 import time
 from typing import Any

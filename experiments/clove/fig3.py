@@ -20,7 +20,6 @@ of different settings agree is (separation / noise)^2 sqrt(samples).
 """
 
 import dataclasses
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

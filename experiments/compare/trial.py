@@ -170,7 +170,9 @@ def build_algorithm(
     return algorithm_of(trial, task, clusters)
 
 
-def algorithm_of(trial: AnyTrial, task: Task, clusters: Int[Array, "_"] | None) -> Algorithm:
+def algorithm_of(
+    trial: AnyTrial, task: Task, clusters: Int[Array, "_"] | None
+) -> Algorithm:
     """A trial's arm on a task."""
     arm, setup = parse(trial.arm), trial_of(Setup, trial)
     return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)

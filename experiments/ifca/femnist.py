@@ -35,7 +35,7 @@ from cfljax.federated import (
 )
 from cfljax.losses import cross_entropy
 from cfljax.models import cnn, mlp
-from experiments.checks import check_divides, configuration
+from experiments.checks import check_divides
 from experiments.study import run_with_tests
 
 Variant = Literal["paper", "reference"]

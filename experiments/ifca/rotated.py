@@ -32,7 +32,7 @@ from cfljax.federated import (
 )
 from cfljax.models import cnn, mlp, rotated_cifar_cnn, windowed
 from experiments import study
-from experiments.checks import check_divides, configuration
+from experiments.checks import check_divides
 from experiments.images import Loaded
 from experiments.jobs import Job, run
 from experiments.options import Options

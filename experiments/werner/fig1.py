@@ -18,7 +18,6 @@ otherwise. There, what client 2 hears from 1 and from 3 is equally far with batc
 one, so that no radius tells them apart; larger batches do, by radii below 1/2.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 

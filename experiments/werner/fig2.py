@@ -21,7 +21,6 @@ step size, the start and the number of rounds. With d = 10 and n = 9 a client ha
 equations than unknowns.
 """
 
-import dataclasses
 import math
 from typing import Any, Literal
 

@@ -6,7 +6,6 @@ else. What the figure leaves open, the law of the minimisers and where models st
 a scene.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args

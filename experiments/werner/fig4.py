@@ -21,7 +21,6 @@ l >= log(sigma / Delta) / log(1 - delta / 2) rounds, which falls with sigma; the
 sigma^2 is the sum of the variances of all coordinates.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
