@@ -13,6 +13,7 @@ import itertools
 import os
 import platform
 import re
+import resource
 import shlex
 import sys
 import tempfile
@@ -28,6 +29,7 @@ __all__ = [
     "Parser",
     "Program",
     "at_least",
+    "check_addresses",
     "complain",
     "complete",
     "in_one_line",
@@ -52,6 +54,9 @@ STATUSES = {
     141: "the reader of the output has left",
 }
 _REFUSED, _INTERNAL, _STOPPED, _LEFT = 2, 70, 130, 141
+# Addresses, in GiB, that JAX's libraries take for themselves on a machine of two cores:
+# with 2.9 they end the process where they are refused some, with 3.8 they do not.
+_ADDRESSES = 3.7
 _WIDTH = 88  # Of help that nobody's terminal cuts.
 _LONGEST = 300  # Letters of a path, or of what an internal error says, in a message.
 # What errors say, besides those that are a `MemoryError`, where memory was refused.
@@ -172,6 +177,17 @@ def at_least(least: int) -> Callable[[str], int]:
         )
 
     return read
+
+
+def check_addresses() -> None:
+    """Raises MemoryError where `ulimit -v` leaves less than JAX takes, whose libraries
+    do not say so but end the process. To be called before it is imported."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESSES * 2**30:
+        raise MemoryError(
+            f"`ulimit -v` leaves {limit / 2**30:.3g} GiB of addresses, and JAX alone "
+            f"takes {_ADDRESSES:g}; raise it: `--memory` bounds what is computed"
+        )
 
 
 def shown(text: str) -> str:

@@ -147,6 +147,7 @@ def execute(arguments: argparse.Namespace) -> int:
     check_use(entry, arguments)
     options = options_of(arguments)
     check_folder(options.out)
+    command.check_addresses()
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(arguments)

@@ -14,6 +14,7 @@ import pytest
 from cfljax import __main__ as everything
 from cfljax import command
 from cfljax.__main__ import main
+from cfljax.base.unpacking import host_memory
 from cfljax.command import STATUSES, Command, Program
 from cfljax.engine import SweepError
 from experiments import __main__ as experiments
@@ -229,3 +230,51 @@ def test_places_that_cannot_be_are_refused(line, places):
         if line.split()[-1] not in FINE.get(name, ()):
             is_refused([*line.split(), place])
     assert not pathlib.Path("nowhere").exists()
+
+
+# With too few addresses, as `ulimit -v` leaves.
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["run ifca.fig3a", "launch ifca.fig3a --workers 2 --dry-run", "check ifca.eq2"],
+)
+def test_too_few_addresses_are_said_before_jax_ends_the_process(line, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("resource.getrlimit", lambda _: (2 * 10**9, -1))
+        is_refused(
+            line.split(), "too little memory: `ulimit -v` leaves 1.86 GiB of addresses"
+        )
+        assert typed(["list"])[0] == 0  # Which needs no more.
+    command.check_addresses()  # Control: there is no limit.
+
+
+def test_what_is_spared_is_within_the_addresses(monkeypatch):
+    free = host_memory()
+    monkeypatch.setattr("resource.getrlimit", lambda _: (2**50, -1))
+    assert host_memory() > free / 2  # Control: of a limit that is none.
+    taken = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    limit = (taken + 1000) * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, -1))
+    assert host_memory() <= 1000 * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (2**20, -1))
+    assert host_memory() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("list", 0, ""),
+        ("list --json", 0, ""),
+        ("run ifca.fig3a", 2, "error: too little memory: `ulimit -v` leaves 1.91 GiB"),
+    ],
+)
+def test_under_a_limit_of_addresses(line, status, said, tmp_path):
+    limited = f"ulimit -v 2000000; {sys.executable} -m cfljax {line} --out {tmp_path}/x"
+    limited = limited if "run" in line else limited.partition(" --out")[0]
+    found = subprocess.run(
+        ["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True
+    )
+    assert found.returncode == status and found.stderr.count("\n") == bool(said)
+    assert found.stderr.startswith(said)

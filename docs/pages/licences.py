@@ -106,48 +106,58 @@ def rows_of(lock: Mapping[str, Any], licences: Mapping[str, str]) -> list[Row]:
 
 def page(rows: Sequence[Row]) -> str:
     """The page."""
-    always = [row for row in rows if not row.extras]
+    always = sum(not row.extras for row in rows)
     marked = [row for row in rows if _MARKED.search(row.licence)]
     unknown = [row for row in rows if row.licence == UNKNOWN]
-    lines = [
-        "# Licences",
-        "",
-        "cfljax is under the Apache License 2.0, and brings none of these packages "
-        "along: they are",
-        f"installed beside it. `uv.lock` names {len(rows)}, of which {len(always)} are "
-        "always needed and the",
-        "others by an extra, some of them on other systems or Pythons only. Licences "
-        "are what",
-        "packages say of themselves; this page is written by",
-        "",
-        "```bash",
-        "PYTHONPATH=docs python -m pages.licences",
-        "```",
-        "",
-        f"With terms that ask for more than a notice, {len(marked)}: {_list(marked)}.",
-        "",
-        f"Without a word of their licence here, {len(unknown)}: {_list(unknown)}.",
-        "",
-        "| package | version | needed by | licence |",
-        "|---|---|---|---|",
-        *(
-            f"| {row.name} | {', '.join(row.versions)} | "
-            f"{', '.join(row.extras) or 'all'} | {row.licence} |"
-            for row in rows
-        ),
-    ]
-    return "\n".join([*lines, ""])
+    return "\n".join(
+        [
+            "# Licences",
+            "",
+            "cfljax is under the Apache License 2.0, and brings none of these packages "
+            "along: they are installed beside",
+            f"it. `uv.lock` names {len(rows)}, with the SHA-256 of every file. {always} "
+            "are needed by every installation, the others",
+            "by extras; some on other systems or Pythons only. Licences are what "
+            "packages say of themselves, read by",
+            "",
+            "```bash",
+            "python -m uv sync --all-extras",
+            "PYTHONPATH=docs python -m uv run --no-sync python -m pages.licences",
+            "```",
+            "",
+            "## Which ask for more than a notice",
+            "",
+            *_by_licence(marked),
+            "",
+            "## Which say nothing",
+            "",
+            *_by_licence(unknown),
+            "",
+            "## All",
+            "",
+            "| package | version | needed by | licence |",
+            "|---|---|---|---|",
+            *(
+                f"| {row.name} | {', '.join(row.versions)} | {_whose(row)} | "
+                f"{row.licence} |"
+                for row in rows
+            ),
+            "",
+        ]
+    )
 
 
-def _list(rows: Iterable[Row]) -> str:
-    """Who needs them, and their licences where they are known."""
-    return "; ".join(map(_named, rows)) or "none"
+def _by_licence(rows: Iterable[Row]) -> list[str]:
+    """A line for each licence, and who it is of."""
+    found = collections.defaultdict(list)
+    for row in rows:
+        found[f"{row.licence} ({_whose(row)})"].append(row.name)
+    lines = [f"- {what}: {', '.join(names)}" for what, names in sorted(found.items())]
+    return lines or ["None."]
 
 
-def _named(row: Row) -> str:
-    known = [row.licence] * (row.licence != UNKNOWN)
-    needed_by = ", ".join(row.extras) or "always needed"
-    return f"{row.name} ({': '.join([needed_by, *known])})"
+def _whose(row: Row) -> str:
+    return ", ".join(row.extras) or "all"
 
 
 def main(words: Sequence[str]) -> int:
