@@ -38,8 +38,7 @@ def test_a_file_without_a_digest_is_noticed():
 
 def told(text):
     """Rows of the page: versions, who needs it, and licence, by package."""
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text, re.M)
-    return {name: rest for name, *rest in rows[1:]}
+    return {name: rest for name, *rest in licences.told(text)[1:]}
 
 
 def test_the_page_tells_of_every_package():
@@ -94,9 +93,13 @@ def test_who_needs_a_package_is_found_along_what_asks_for_it():
                 "dependencies": [{"name": "a", "extra": ["x"]}],
                 "optional-dependencies": {"log": ask("b", "e"), "dev": ask("e")},
             },
-            {"name": "a", "optional-dependencies": {"x": ask("c"), "y": ask("d")}},
-            {"name": "b", "dependencies": ask("a", "f")},
-            *({"name": name} for name in "cdef"),
+            {
+                "name": "a",
+                "version": "1",
+                "optional-dependencies": {"x": ask("c"), "y": ask("d")},
+            },
+            {"name": "b", "version": "1", "dependencies": ask("a", "f")},
+            *({"name": name, "version": "1"} for name in "cdef"),
         ]
     }
     found = {"a": [], "b": ["log"], "c": [], "e": ["dev", "log"], "f": ["log"]}
@@ -106,3 +109,7 @@ def test_who_needs_a_package_is_found_along_what_asks_for_it():
     assert {row.name for row in rows} == set(found)
     assert pointed_out(page) == ({"a"}, {"c", "e", "f"})
     assert "\n- GPL-3.0-only (all): a\n" in page
+    # What is not installed elsewhere is as it was, unless the lock has another.
+    lock["package"][1]["version"] = "2"
+    again = licences.rows_of(lock, {}, page)
+    assert {row.name for row in again if row.licence == UNKNOWN} == {*"acef"}

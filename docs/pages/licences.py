@@ -2,7 +2,8 @@
 
 `PYTHONPATH=docs python -m pages.licences [REPORT]` writes `docs/licences.md`. A licence
 is what the installed package says of itself, or in REPORT, which pip writes of packages
-that are not installed: `pip install --dry-run --no-deps --report REPORT NAME==VERSION`.
+that are not installed: `pip install --dry-run --no-deps --report REPORT NAME==VERSION`;
+of the others it is what the page had, where the lock's versions are the same.
 """
 
 import collections
@@ -93,15 +94,28 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def rows_of(lock: Mapping[str, Any], licences: Mapping[str, str]) -> list[Row]:
-    """What the page tells, by name."""
+def rows_of(
+    lock: Mapping[str, Any], licences: Mapping[str, str], before: str = ""
+) -> list[Row]:
+    """What the page tells, by name; `before` is the page as it was."""
     versions = collections.defaultdict(list)
     for package in lock["package"]:
         versions[package["name"]].append(package.get("version", ""))
+    known = {(name, version): own for name, version, _, own in told(before)}
     return [
-        Row(name, versions[name], extras, licences.get(name, UNKNOWN))
+        Row(
+            name,
+            own := versions[name],
+            extras,
+            licences.get(name, known.get((name, ", ".join(own)), UNKNOWN)),
+        )
         for name, extras in needed(lock).items()
     ]
+
+
+def told(text: str) -> list[tuple[str, ...]]:
+    """Name, versions, extras and licence of each package on a page."""
+    return re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text, re.M)
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -124,6 +138,8 @@ def page(rows: Sequence[Row]) -> str:
             "python -m uv sync --all-extras",
             "PYTHONPATH=docs python -m uv run --no-sync python -m pages.licences",
             "```",
+            "",
+            "and, of those of other systems, from a report of pip.",
             "",
             "## Which ask for more than a notice",
             "",
@@ -164,7 +180,8 @@ def main(words: Sequence[str]) -> int:
     """Write the page."""
     lock = tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))
     report = pathlib.Path(words[0]) if words else None
-    PAGE.write_text(page(rows_of(lock, read(report))), "utf-8")
+    before = PAGE.read_text("utf-8") if PAGE.exists() else ""
+    PAGE.write_text(page(rows_of(lock, read(report), before)), "utf-8")
     return 0
 
 
