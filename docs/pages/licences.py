@@ -128,11 +128,12 @@ def page(rows: Sequence[Row]) -> str:
             "# Licences",
             "",
             "cfljax is under the Apache License 2.0, and brings none of these packages "
-            "along: they are installed beside",
-            f"it. `uv.lock` names {len(rows)}, with the SHA-256 of every file. {always} "
-            "are needed by every installation, the others",
-            "by extras; some on other systems or Pythons only. Licences are what "
-            "packages say of themselves, read by",
+            "along: they are",
+            f"installed beside it. `uv.lock` names {len(rows)}, with the SHA-256 of every "
+            f"file; {always} are needed by",
+            "every installation, the others by extras, some of them on other systems or "
+            "Pythons only. Licences",
+            "are what packages say of themselves, read by",
             "",
             "```bash",
             "python -m uv sync --all-extras",
