@@ -12,6 +12,7 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,12 @@ PAGE = ROOT / "docs" / "licences.md"
 UNKNOWN = "not known here"
 _LONGEST = 60  # Letters of a licence's name; what is longer is its text.
 _CLASSIFIER = "License :: "
+_ABOUT = (
+    "cfljax is under the Apache License 2.0, and brings none of these packages along: "
+    "they are installed beside it. `uv.lock` names {}, with the SHA-256 of every file; "
+    "{} are needed by every installation, the others by extras, some of them on other "
+    "systems or Pythons only. Licences are what packages say of themselves, read by"
+)
 # Whoever passes such packages on has more to do than to name their authors.
 _MARKED = re.compile(r"GPL|General Public|Propriet|^LicenseRef-NVIDIA|EULA", re.I)
 
@@ -127,13 +134,7 @@ def page(rows: Sequence[Row]) -> str:
         [
             "# Licences",
             "",
-            "cfljax is under the Apache License 2.0, and brings none of these packages "
-            "along: they are",
-            f"installed beside it. `uv.lock` names {len(rows)}, with the SHA-256 of every "
-            f"file; {always} are needed by",
-            "every installation, the others by extras, some of them on other systems or "
-            "Pythons only. Licences",
-            "are what packages say of themselves, read by",
+            *textwrap.wrap(_ABOUT.format(len(rows), always), 110),
             "",
             "```bash",
             "python -m uv sync --all-extras",
