@@ -20,7 +20,7 @@ from cfljax.attacks.scene import (
     mean_of,
     one_point,
 )
-from cfljax.base.checks import check_in, check_member
+from cfljax.base.checks import check_in, check_member, check_not_negative
 from cfljax.base.decompositions import eigenvectors
 from cfljax.base.draws import flat_normal
 from cfljax.base.ranges import NOT_NEGATIVE, REAL
@@ -468,7 +468,7 @@ def bit_flip(*, variant: BitFlip = "bits", limit: float | None = 1e30) -> Attack
     Cost: two passes over the messages.
     """
     check_member(BitFlip, variant=variant)
-    check_in(NOT_NEGATIVE, limit=limit)
+    check_not_negative(limit=limit)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, " features"]:
         del key
