@@ -121,7 +121,7 @@ class Config:
         check_values(self, "works")
         check_positive(self, "mlp_steps", "batch_size")
         if not self.cnn_channels:
-            raise ValueError("`cnn_channels` must hold at least one number, got none.")
+            raise ValueError("`cnn_channels` must hold positive numbers, got ().")
         client = pathlib.Path("system", "flcore", "clients", "clientavg.py")
         if self.pfllib is not None and not (self.pfllib / client).is_file():
             raise ValueError(
