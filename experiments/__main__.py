@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import math
+import os
 import pathlib
 import sys
 import threading
@@ -24,6 +25,7 @@ from experiments import arguments as flags_of
 from experiments import registry
 from experiments.arguments import (
     STORE,
+    check_data,
     check_folder,
     check_use,
     configure,
@@ -78,7 +80,7 @@ def data(arguments: argparse.Namespace) -> int:
     """Print which real data sets are here; always 0."""
     from experiments import datasets
 
-    folder = _checked(arguments.data)
+    folder = check_data(arguments.data)
     found = list(datasets.look(folder))
     if arguments.json:
         print(json.dumps([one._asdict() for one in found], indent=2))
@@ -87,17 +89,10 @@ def data(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _checked(data: pathlib.Path | None) -> pathlib.Path | None:
-    """The folder of real data, which must be there if one is named."""
-    if data is not None and not data.is_dir():
-        raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
-    return data
-
-
 def ledger(arguments: argparse.Namespace) -> int:
     """Write the ledger of published numbers; always 0."""
     for folder in arguments.stores or ():
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise FileNotFoundError(f"`--stores` must be folders, got `{folder}`.")
     check_folder(arguments.out)
     with _importing():
@@ -109,7 +104,7 @@ def ledger(arguments: argparse.Namespace) -> int:
 def gallery(arguments: argparse.Namespace) -> int:
     """Make the folders that the gallery lacks, and its page; 1 if one failed."""
     ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
-    data = _checked(arguments.data or folder_from_environment())
+    data = check_data(arguments.data or folder_from_environment())
     if arguments.page and ids:
         raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
     check_folder(arguments.out)
@@ -147,24 +142,12 @@ def _say(line: str) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run an experiment or benchmark; the exit status."""
-    try:
-        return _execute(arguments)
-    except RuntimeError as error:
-        from cfljax.engine import SweepError
-        from experiments.cluster import LostSchedulerError
-
-        if not isinstance(error, SweepError | LostSchedulerError):
-            raise
-        command.complain(error)
-        return 1 if isinstance(error, SweepError) else 3
-
-
-def _execute(arguments: argparse.Namespace) -> int:
     entry = entry_of(arguments)
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
     check_use(entry, arguments)
     options = options_of(arguments)
     check_folder(options.out)
+    command.check_addresses()
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(arguments)
@@ -415,8 +398,7 @@ PROGRAM = Program(
     "Regenerate the papers' tables and figures, and measure how fast that is.",
     COMMANDS,
     "A run that was cut off, by whatever, resumes where it stopped when it is started "
-    "again.\nExit status: 0 done; 1 something failed; 2 bad input or nowhere to write; "
-    "3 the cluster's scheduler was lost; 130 stopped.",
+    "again.",
 )
 
 

@@ -1,6 +1,7 @@
 """What each command of the experiments takes, and an experiment's own flags."""
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
@@ -537,9 +538,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
                 "`--dask` needs distributed; install the extra `dask`, or it alone: "
                 "`python -m pip install distributed`."
             )
-    data = arguments.data
-    if data is not None and not data.expanduser().is_dir():
-        raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
+    check_data(arguments.data)
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -568,6 +567,13 @@ def options_of(arguments: argparse.Namespace) -> Options:
     )
 
 
+def check_data(data: pathlib.Path | None) -> pathlib.Path | None:
+    """The folder of real data; FileNotFoundError if one is named that is not there."""
+    if data is not None and not os.path.isdir(os.path.expanduser(data)):
+        raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
+    return data
+
+
 def folder_from_environment() -> pathlib.Path | None:
     """The folder of data that CFLJAX_DATA names."""
     folder = os.environ.get("CFLJAX_DATA")
@@ -575,10 +581,14 @@ def folder_from_environment() -> pathlib.Path | None:
 
 
 def check_folder(out: pathlib.Path) -> None:
-    """OSError where a file is in the way of a folder, before anything is computed."""
-    found = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not found.is_dir():
-        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
+    """OSError where a file is in the way of a folder, or it cannot be named, before
+    anything is computed."""
+    for path in (out, *out.absolute().parents):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.lstat()  # Of a link that leads nowhere as well: nothing can be made.
+            break
+    if not path.is_dir():
+        raise NotADirectoryError(f"cannot write to `{out}`: `{path}` is no folder.")
 
 
 def configure(arguments: argparse.Namespace) -> Any:

@@ -42,6 +42,8 @@ _OWN = ("backend", "xla_flags")
 class LostSchedulerError(RuntimeError):
     """The scheduler has ended, or cannot be reached any more."""
 
+    exit_status = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:

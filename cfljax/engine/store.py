@@ -513,6 +513,8 @@ class OutputsError(ValueError):
 class SweepError(RuntimeError):
     """A sweep of which nothing could be computed."""
 
+    exit_status = 1  # Of a command that meets it.
+
 
 @contextlib.contextmanager
 def _reading_errors(path: pathlib.Path) -> Iterator[None]:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cfljax.base.durable import make_folder
 from cfljax.base.sealed import unsealed, write_sealed
 from cfljax.base.unpacking import read_file
 from cfljax.statements.runner import Outcome, run
@@ -118,6 +119,8 @@ def kept(
       OSError: if a file cannot be written.
     """
     shared = {"preset": preset.name, "seed": preset.seed, "sources": sources}
+    if folder is not None:
+        make_folder(folder)  # Before hours go into what it cannot keep.
     for statement in statements:
         path = folder and folder / f"{statement.id}.json"
         identity = _as_json(described(statement) | shared | {"versions": versions()})
