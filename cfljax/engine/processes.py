@@ -11,6 +11,8 @@ other goes through `gathered`, and nothing else here communicates.
 
 import collections
 import contextlib
+import functools
+import importlib
 import logging
 import math
 import os
@@ -266,11 +268,12 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
             "num_processes": place[1],
         }
     try:
-        jax.distributed.initialize(
-            **how,
-            initialization_timeout=math.ceil(seconds),
-            heartbeat_timeout_seconds=_SILENCE,
-        )
+        with _one_line_of_losses():
+            jax.distributed.initialize(
+                **how,
+                initialization_timeout=math.ceil(seconds),
+                heartbeat_timeout_seconds=_SILENCE,
+            )
     except (RuntimeError, ValueError) as error:
         where = coordinator or "the address that the scheduler names"
         reason = str(error).splitlines()[0]
@@ -278,6 +281,24 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
             f"`coordinator`: the processes did not meet at {where} within {seconds:g}"
             f" seconds: {reason}"
         ) from error
+
+
+@contextlib.contextmanager
+def _one_line_of_losses() -> Iterator[None]:
+    """Inside, JAX is told what to do where another process is lost: by itself it says
+    so in several lines and aborts. A JAX that names its function otherwise does that.
+    """
+    library: Any = importlib.import_module("jax._src.lib")._jax
+    make = getattr(library, "get_distributed_runtime_client", None)
+    if make is None:
+        yield
+        return
+    ours = functools.partial(make, missed_heartbeat_callback=_end_lost)
+    library.get_distributed_runtime_client = ours
+    try:
+        yield
+    finally:
+        library.get_distributed_runtime_client = make
 
 
 def _check_devices() -> None:
