@@ -8,6 +8,7 @@ Slow, since each starts JAX and compiles, but for what needs one process:
 import contextlib
 import functools
 import json
+import os
 import pathlib
 import pickle
 import signal
@@ -16,18 +17,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import pytest
-from engine_trial import BARE, contents, known
+from engine_trial import contents, known
 from together import begin
 
 from cfljax import engine
 from cfljax.engine import processes
+from experiments.__main__ import main
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOST = "error: another process has ended, or cannot be reached any more; what is done"
 WAIT = 180.0  # Seconds that a process may take.
 
@@ -94,7 +97,7 @@ def test_checkpoints_are_written_once_and_gone_on_from(tmp_path):
 
 
 @pytest.mark.slow
-def test_sweeps_of_processes_are_those_of_one(tmp_path, monkeypatch):
+def test_sweeps_of_processes_are_those_of_one(tmp_path):
     (expected,) = alone(("sweeps", str(tmp_path / "one")))
     assert [failures for _, failures in expected] == [0, 0, 0, 2, 0]
     path = tmp_path / "two"
@@ -200,7 +203,8 @@ def test_what_the_first_process_reads_all_know(monkeypatch):
 def test_trials_are_shared_out_whole_and_in_order(monkeypatch):
     team = Team(monkeypatch, 4)
     for start, stop in ((0, 10), (7, 9), (3, 3)):
-        parts = team.play(lambda: processes.part(slice(start, stop)))
+        whole = slice(start, stop)
+        parts = team.play(functools.partial(processes.part, whole))
         indices = [index for own in parts for index in range(own.start, own.stop)]
         assert indices == list(range(start, stop))
 
@@ -209,6 +213,96 @@ def test_one_process_gathers_what_it_has():
     assert processes.gathered(3) == [3] and processes.shared(lambda: 4) == 4
     assert processes.part(slice(2, 9)) == slice(2, 9)
     processes.check_alike({"a": 1})
+
+
+# On the command line
+
+SWEEP = ["ifca.fig3a", "--num-clients", "8", "--num-samples", "50", "--num-rounds"]
+SWEEP += ["50", "--num-features", "20", "--num-restarts", "2", "--step-sizes", ".1"]
+SWEEP += ["--separation", "1.0", "--noise", "0.0", "0.1", "--num-trials", "5"]
+NEURAL = ["clove.table17", "--methods", "fedavg", "--num-rounds", "3"]
+NEURAL += ["--num-trials", "2"]
+
+
+def command(
+    words: Sequence[str], *process: str, folder: pathlib.Path
+) -> subprocess.Popen[str]:
+    """`run` with some words, of which results go to a folder."""
+    words = ["run", *words, "--devices", "1", "--out", str(folder / "out"), *process]
+    return subprocess.Popen(
+        [sys.executable, "-m", "experiments", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=known(os.environ) | {"TMPDIR": str(folder)},
+    )
+
+
+def commands(
+    one: Sequence[str], two: Sequence[str], folder: pathlib.Path
+) -> list[tuple[int, str, str]]:
+    """Exit status and what was said of two processes of such words."""
+    where = ["--coordinator", free_address()]
+    folders = [folder / "first", folder / "second"]
+    for own in folders:
+        own.mkdir(parents=True)
+    every = [
+        command(words, *where, "--process", f"{index + 1}/2", folder=folders[index])
+        for index, words in enumerate((one, two))
+    ]
+    said = [process.communicate(timeout=WAIT) for process in every]
+    return [(one.returncode, *told) for one, told in zip(every, said, strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [SWEEP, NEURAL], ids=["sweep", "neural"])
+def test_tables_of_processes_are_those_of_one(tmp_path, words):
+    (whole := tmp_path / "whole").mkdir()
+    process = command(words, folder=whole)
+    out, said = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, said
+    (first, *told), (second, *silent) = commands(words, words, tmp_path)
+    assert (first, second) == (0, 0), (told, silent)
+    assert silent == ["", ""] and told[0].splitlines()[0] == out.splitlines()[0]
+    tables = lambda own: {
+        name: content
+        for name, content in contents(own / "out").items()
+        if name.endswith((".csv", ".md", ".svg"))
+    }
+    assert tables(tmp_path / "first") == tables(whole) != {}
+    assert contents(tmp_path / "second") == {}
+
+
+@pytest.mark.slow
+def test_commands_that_differ_are_refused(tmp_path):
+    other = [*SWEEP[:-1], "6"]
+    for status, out, said in commands(SWEEP, other, tmp_path):
+        assert status == 2 and not out
+        assert said == (
+            "error: all processes must compute the same, but `num_trials` is 5 in"
+            " process 1 and 6 in process 2.\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--process", "1/2"], "`--process 1/2` needs `--coordinator HOST:PORT`"),
+        (["--coordinator", "h:1"], "needs `--process I/N`, and"),
+        (["--coordinator", "auto", "--process", "1/2"], "has no use for it"),
+        (["--coordinator", "h", "--process", "1/2"], "must be HOST:PORT"),
+        (["--coordinator", "h:1", "--process", "3/2"], "must be (i, n)"),
+        (
+            ["--coordinator", "h:1", "--process", "1/2", "--shard", "1/2"],
+            "`--shard` and `--coordinator` exclude each other",
+        ),
+    ],
+)
+def test_words_that_cannot_be_are_refused(tmp_path, capsys, words, said):
+    assert main(["run", *SWEEP, "--out", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 # Against misuse

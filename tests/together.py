@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from engine_trial import AXES, JOINT, Trial, draw, known, plain_grid, simulate
+from engine_trial import AXES, JOINT, Trial, draw, known, plain_grid
 
 import cfljax as cfl
 from cfljax import cores, engine
