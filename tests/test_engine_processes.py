@@ -40,6 +40,14 @@ def free_address() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
+def is_free(port: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
+
+
 def together(*calls: tuple, number: int = 2, devices: int = 1) -> list[list[Any]]:
     """What each of several processes returns of the same calls."""
     address = free_address()
@@ -213,6 +221,22 @@ def test_one_process_gathers_what_it_has():
     assert processes.gathered(3) == [3] and processes.shared(lambda: 4) == 4
     assert processes.part(slice(2, 9)) == slice(2, 9)
     processes.check_alike({"a": 1})
+
+
+@pytest.mark.slow
+def test_a_step_of_slurm_needs_no_address():
+    """JAX finds the others by what `srun` says in the environment."""
+    # The port that JAX makes of a job's number.
+    job = next(job for job in range(4096) if is_free(61440 + job))
+    step = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "127.0.0.1"}
+    step |= {"SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}
+    call = ("runs", "fedavg")
+    every = [
+        begin("auto", (0, 0), call, **step, SLURM_PROCID=str(index))
+        for index in range(2)
+    ]
+    (expected,) = alone(call)
+    assert [result(process) for process in every] == 2 * [[expected]]
 
 
 # On the command line

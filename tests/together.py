@@ -1,9 +1,9 @@
 """What several processes on loopback compute together, or one of them alone.
 
-    python together.py ADDRESS INDEX NUMBER DEVICES CALLS
+    python together.py ADDRESS INDEX NUMBER DEVICES SECONDS CALLS
 
 calls functions of this file in turn and prints what they return, as one line of JSON.
-With a number of 1 there are no others. JAX is not used before the processes have met.
+With a number of 1 there are no others; with "auto" JAX finds them. JAX is not used before the processes have met.
 """
 
 import functools
@@ -201,15 +201,16 @@ def begin(
     *calls: Sequence[Any],
     devices: int = 1,
     seconds: float = 60,
+    **more: str,
 ) -> subprocess.Popen[str]:
-    """A process of its own."""
+    """A process of its own, with more in its environment."""
     told = [address, *map(str, place), str(devices), str(seconds), json.dumps(calls)]
     return subprocess.Popen(
         [sys.executable, str(pathlib.Path(__file__)), *told],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=known(os.environ),
+        env=known({**os.environ, **more}),
     )
 
 
@@ -222,7 +223,8 @@ def main() -> None:
     if int(number) == 1:
         print(json.dumps(play()))
         return
-    place = int(index), int(number)
+    place = None if address == "auto" else (int(index), int(number))
+    address = None if address == "auto" else address
     with engine.clients_over_processes(address, place, seconds=float(seconds)):
         print(json.dumps(play()), flush=True)
 
