@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 __all__ = [
-    "REFUSALS",
     "Command",
     "MisuseError",
     "Parser",
@@ -25,7 +24,6 @@ __all__ = [
     "at_least",
     "complain",
     "complete",
-    "end",
     "in_one_line",
     "integer",
     "main",
@@ -256,38 +254,24 @@ def main(program: Program, words: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # As it is where the shell has closed it.
             sys.stdout.flush()
         return status
-    except REFUSALS as error:
-        return end(error, words)
-
-
-REFUSALS = (OSError, KeyboardInterrupt, ValueError, MemoryError, OverflowError)
-
-
-def end(
-    error: BaseException, words: Sequence[str] = (), stopped: str = "stopped"
-) -> int:
-    """Say in one line why it ends; the exit status.
-
-    Args:
-      error: one of `REFUSALS`.
-      words: that were typed.
-      stopped: what is said when it is interrupted, unless it says something itself.
-    """
-    if isinstance(error, BrokenPipeError):  # The reader has seen enough.
+    except BrokenPipeError:  # The reader has seen enough.
         _abandon_output()
         return 0
-    if isinstance(error, KeyboardInterrupt):
-        complain(str(error) or stopped, words=words, prefix="")
+    except KeyboardInterrupt as stop:
+        complain(str(stop) or "stopped", words=words, prefix="")
         return 130
-    if isinstance(error, OSError) and error.errno is not None:
-        if error.filename is None:  # It was the output.
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # It was the output.
             _abandon_output()
             complain(f"cannot write the output: {error.strerror}", words=words)
-        else:
+        elif error.errno is not None:
             complain(f"cannot use {error.filename}: {error.strerror}", words=words)
+        else:
+            complain(error, words=words)
         return 2
-    complain(str(error) or type(error).__name__, words=words)
-    return 2
+    except (ValueError, MemoryError, OverflowError) as error:
+        complain(str(error) or type(error).__name__, words=words)
+        return 2
 
 
 def _status(program: Program, words: Sequence[str]) -> int:

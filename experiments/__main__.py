@@ -159,17 +159,13 @@ def execute(arguments: argparse.Namespace) -> int:
 
     is_auto = arguments.coordinator == "auto"
     address = None if is_auto else arguments.coordinator
-    words = ["--traceback"] * arguments.traceback
     with (
         tempfile.TemporaryDirectory() as nowhere,
         engine.clients_over_processes(address, arguments.process),
     ):
         if not engine.is_first():
             arguments.out, arguments.store = pathlib.Path(nowhere, "out"), None
-        try:
-            return _run(arguments)
-        except command.REFUSALS as error:  # The others must not wait for this one.
-            engine.leave(command.end(error, words, stopped=_RESUMES))
+        return _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:

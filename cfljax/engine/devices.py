@@ -9,8 +9,7 @@ import jax
 from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from cfljax.cores import MOST, count_cores, make_devices
-from cfljax.engine.processes import num_processes
-from cfljax.federated.backend import CLIENTS
+from cfljax.engine.processes import mesh, num_processes
 
 _DECOMPOSITIONS = {
     primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
@@ -76,17 +75,12 @@ def clients_over_devices(number: int | None = None) -> Iterator[int]:
 def mesh_of(number: int) -> Iterator[int]:
     """Inside, clients are spread over so many devices of each process that computes
     together with this one; yields how many there are of all."""
-    devices = jax.local_devices()[: check_devices(number)]
-    if (processes := num_processes()) > 1:
-        each = (jax.local_devices(process_index=index) for index in range(processes))
-        devices = [device for own in each for device in own[:number]]
-    if len(devices) == 1:
+    check_devices(number)
+    if number * num_processes() == 1:
         yield 1
         return
-    auto = (jax.sharding.AxisType.Auto,)
-    number = len(devices)
-    with jax.set_mesh(jax.make_mesh((number,), (CLIENTS,), auto, devices=devices)):
-        yield number
+    with jax.set_mesh(mesh(number)) as own:
+        yield own.size
 
 
 def trial_devices(number: int, *, at_most: int | None = None) -> list[Any]:
@@ -126,7 +120,7 @@ def devices_for(jaxpr: Jaxpr, num_rounds: int) -> int:
       jaxpr: of the whole run on one device.
       num_rounds: that it has.
     """
-    number = max(min(jax.local_device_count(), MOST // num_processes()), 1)
+    number = min(jax.local_device_count(), MOST)
     is_small = num_processes() == 1 and products(jaxpr) < _WORTH * num_rounds
     if jax.default_backend() != "cpu" or is_small:
         return 1

@@ -11,21 +11,24 @@ other goes through `gathered`, and nothing else here communicates.
 
 import collections
 import contextlib
-import functools
-import importlib
 import logging
 import math
 import os
 import pickle
+import secrets
 import socket
 import sys
+import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from cfljax.federated.backend import CLIENTS
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +39,11 @@ Place = tuple[int, int]
 LOST = 3  # Exit status of a process that has lost another.
 JOINING = 60  # Seconds that processes wait for each other in the beginning.
 _SILENCE = 30  # Seconds without a sign of life after which a process is lost.
+_BEAT = 1.0  # Seconds from one sign of life to the next.
+_GRACE = 2.0  # Seconds that a process may take to end by itself.
 _LOOK = 0.2  # Seconds from one look for the first process to the next.
 _FRAME = 4096  # Bytes that are sent at first; what is longer follows.
+_ENDING = threading.Lock()
 _number = 1  # Of processes that compute together at this point of the program.
 
 
@@ -67,9 +73,9 @@ def clients_over_processes(
     (`by_rounds`) it spreads clients, and trials of all others. On CPUs the results are
     the same bits as those of one process.
 
-    A process that ends inside by an exception ends at once and with status 1, as the
-    others must not wait for it; one that has lost another says so in one line and ends
-    with status 3. To be entered before JAX is used, once in a process.
+    Where a process ends inside, by an exception or otherwise, or gives no sign of life
+    for half a minute, the others say so in one line and end with status 3. To be
+    entered before JAX is used, once in a process.
 
     Whoever reaches the address may join, and is trusted as this program is: name one
     that only these machines reach.
@@ -77,7 +83,7 @@ def clients_over_processes(
     Args:
       coordinator: `HOST:PORT` of the first process, where it listens. None with `place`
         None: as Slurm, Open MPI or Kubernetes have started them, see
-        `jax.distributed.initialize`; processes that it has joined before stay so.
+        `jax.distributed.initialize`.
       place: `(i, n)`, this is process i of n, from 1.
       seconds: that the others may take to come.
 
@@ -85,33 +91,102 @@ def clients_over_processes(
       The number of processes.
 
     Raises:
-      ValueError: if an argument is out of its range, JAX has started, the others do not
-        come, or have another number of devices or version of JAX.
+      ValueError: if an argument is out of its range, JAX has started, or the others do
+        not come or have another number of devices.
     """
     global _number
     if _number > 1:
         raise ValueError("`clients_over_processes` cannot be entered twice.")
     _join(coordinator, place, seconds)
+    watch = None
     _number = jax.process_count()
     try:
         _check_devices()
+        watch = _Watch(coordinator and _address(coordinator)[0])
+        if jax.default_backend() == "cpu":  # It would abort where one is lost.
+            jax.distributed.shutdown()
         log.info("process %d of %d", jax.process_index() + 1, _number)
         yield _number
-        gathered(None)  # Nobody leaves before all are here: JAX waits 5 minutes only.
-    except BaseException as error:  # JAX would wait for the others before it ends.
-        if not isinstance(error, GeneratorExit):
-            traceback.print_exc()
-            leave(1)
+        gathered(None)  # Nobody leaves before all are here.
     finally:
+        if watch is not None:
+            watch.close()
         _number = 1
 
 
-def leave(status: int) -> NoReturn:
-    """End the process without waiting for the others, who would wait for it."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
+class _Watch:
+    """A thread that ends this process when another one does: the first has a connection
+    to each of the others, over which both give signs of life.
+
+    Args:
+      host: where the first listens; None for all of its addresses.
+    """
+
+    def __init__(self, host: str | None) -> None:
+        self._is_over = threading.Event()
+        token, address = secrets.token_bytes(16), None
+        listening = None
+        if is_first():
+            family = socket.AF_INET6 if ":" in (host or "") else socket.AF_INET
+            listening = socket.create_server((host or "", 0), family=family)
+            address = host or socket.gethostname(), listening.getsockname()[1]
+        (address, token), *_ = _quietly(lambda: gathered((address, token)))
+        if listening is None:
+            ends = [socket.create_connection(address, timeout=_SILENCE)]
+            ends[0].sendall(token)
+        else:
+            ends = []
+            with listening:
+                listening.settimeout(_SILENCE)
+                while len(ends) < _number - 1:
+                    end, _ = listening.accept()
+                    end.settimeout(_SILENCE)
+                    if secrets.compare_digest(_received(end, len(token)), token):
+                        ends.append(end)
+        for end in ends:
+            end.settimeout(_SILENCE)
+            for act in (self._beat, self._listen):
+                threading.Thread(target=act, args=(end,), daemon=True).start()
+
+    def _beat(self, end: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # The other thread hears of it.
+            while not self._is_over.wait(_BEAT):
+                end.sendall(b".")
+            end.shutdown(socket.SHUT_WR)
+
+    def _listen(self, end: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while end.recv(64):
+                pass
+        # It may have ended by what ends this one too, which then says it itself.
+        if not self._is_over.wait(_GRACE):
+            _end_lost()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._is_over.set()
+
+
+def _received(end: socket.socket, size: int) -> bytes:
+    found = b""
+    with contextlib.suppress(OSError):
+        while len(found) < size and (more := end.recv(size - len(found))):
+            found += more
+    return found
+
+
+def _quietly(function: Callable[[], T]) -> T:
+    """Call what meets the others for the first time, of which gloo tells the standard
+    output."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        return function()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextlib.contextmanager
@@ -120,41 +195,63 @@ def losses() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if _number > 1 and "gloo" in str(error).lower():
+        if _number > 1 and "Gloo" in str(error):
             _end_lost()
         raise
 
 
-def _end_lost(*_: Any) -> NoReturn:
-    """One line, and the end."""
+def _end_lost() -> NoReturn:
+    """One line, and the end, without waiting for anybody."""
+    _ENDING.acquire()  # By whichever thread comes first.
     print(
         "error: another process has ended, or cannot be reached any more; what is done"
         " stays done, start all of them again to resume.",
         file=sys.stderr,
+        flush=True,
     )
-    leave(LOST)
+    os._exit(LOST)
+
+
+def mesh(number: int | None = None) -> jax.sharding.Mesh:
+    """The first devices of each process, all if None, along one axis, `clients`."""
+    every = [jax.local_devices(process_index=index) for index in range(_number)]
+    devices = [device for own in every for device in own[:number]]
+    auto = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((len(devices),), (CLIENTS,), auto, devices=devices)
 
 
 def gathered(value: T) -> list[T]:
     """Such values of all processes, in their order, on all of them; each must call."""
     if _number == 1:
         return [value]
-    from jax.experimental import multihost_utils
-
     own = pickle.dumps(value)
     own = len(own).to_bytes(8, "big") + own
     with losses():
-        frames = multihost_utils.process_allgather(_padded(own, _FRAME))
-        sizes = [8 + int.from_bytes(frame[:8].tobytes(), "big") for frame in frames]
+        frames = _frames(own[:_FRAME].ljust(_FRAME, b"\0"))
+        sizes = [8 + int.from_bytes(frame[:8], "big") for frame in frames]
         if max(sizes) > _FRAME:  # Of few lengths, as each is a program.
-            size = 1 << (max(sizes) - 1).bit_length()
-            frames = multihost_utils.process_allgather(_padded(own, size))
-    whole = zip(frames, sizes, strict=True)
-    return [pickle.loads(frame[8:size].tobytes()) for frame, size in whole]
+            length = 1 << (max(sizes) - 1).bit_length()
+            frames = _frames(own.ljust(length, b"\0"))
+    return [pickle.loads(frame[8:]) for frame in frames]
 
 
-def _padded(content: bytes, size: int) -> np.ndarray:
-    return np.frombuffer(content[:size].ljust(size, b"\0"), np.uint8)
+def _frames(own: bytes) -> list[bytes]:
+    """As many bytes of each process."""
+    everywhere = mesh()
+    rows = [
+        jax.device_put(np.frombuffer(own, np.uint8)[None], device)
+        for device in everywhere.local_devices
+    ]
+    shape = everywhere.size, len(own)
+    where = NamedSharding(everywhere, PartitionSpec(CLIENTS))
+    table = jax.make_array_from_single_device_arrays(shape, where, rows)
+    same = jax.jit(_same, out_shardings=NamedSharding(everywhere, PartitionSpec()))
+    found = np.asarray(same(table))
+    return [row.tobytes() for row in found[:: jax.local_device_count()]]
+
+
+def _same(table: Array) -> Array:
+    return table
 
 
 def shared(make: Callable[[], T]) -> T:
@@ -250,8 +347,6 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
     """Have JAX know the others."""
     if (coordinator is None) != (place is None):
         raise ValueError("`coordinator` and `place` belong together: both or none.")
-    if coordinator is None and jax.distributed.is_initialized():
-        return
     how: dict[str, Any] = {}
     if coordinator is not None and place is not None:
         host, port = _address(coordinator)
@@ -268,12 +363,7 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
             "num_processes": place[1],
         }
     try:
-        with _one_line_of_losses():
-            jax.distributed.initialize(
-                **how,
-                initialization_timeout=math.ceil(seconds),
-                heartbeat_timeout_seconds=_SILENCE,
-            )
+        jax.distributed.initialize(**how, initialization_timeout=math.ceil(seconds))
     except (RuntimeError, ValueError) as error:
         where = coordinator or "the address that the scheduler names"
         reason = str(error).splitlines()[0]
@@ -281,24 +371,6 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
             f"`coordinator`: the processes did not meet at {where} within {seconds:g}"
             f" seconds: {reason}"
         ) from error
-
-
-@contextlib.contextmanager
-def _one_line_of_losses() -> Iterator[None]:
-    """Inside, JAX is told what to do where another process is lost: by itself it says
-    so in several lines and aborts. A JAX that names its function otherwise does that.
-    """
-    library: Any = importlib.import_module("jax._src.lib")._jax
-    make = getattr(library, "get_distributed_runtime_client", None)
-    if make is None:
-        yield
-        return
-    ours = functools.partial(make, missed_heartbeat_callback=_end_lost)
-    library.get_distributed_runtime_client = ours
-    try:
-        yield
-    finally:
-        library.get_distributed_runtime_client = make
 
 
 def _check_devices() -> None:
