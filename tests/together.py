@@ -3,7 +3,8 @@
     python together.py ADDRESS INDEX NUMBER DEVICES SECONDS CALLS
 
 calls functions of this file in turn and prints what they return, as one line of JSON.
-With a number of 1 there are no others; with "auto" JAX finds them. JAX is not used before the processes have met.
+With a number of 1 there are no others; with "auto" JAX finds them. JAX is not used
+before the processes have met.
 """
 
 import functools
@@ -28,7 +29,7 @@ import cfljax as cfl
 from cfljax import cores, engine
 from cfljax.engine.processes import gathered
 
-CLIENTS, SAMPLES, ROUNDS = 10, 12, 3
+CLIENTS, SAMPLES, ROUNDS = 10, 6, 2
 SIZES = {"num_clusters": 2}
 ALGORITHMS = {
     "fedavg": {"num_steps": 2},

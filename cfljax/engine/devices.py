@@ -75,11 +75,17 @@ def clients_over_devices(number: int | None = None) -> Iterator[int]:
 def mesh_of(number: int) -> Iterator[int]:
     """Inside, clients are spread over so many devices of each process that computes
     together with this one; yields how many there are of all."""
-    check_devices(number)
-    if number * num_processes() == 1:
+    local = jax.local_device_count()
+    if num_processes() > 1 and check_devices(number) not in (1, local):
+        raise ValueError(
+            f"`devices` must be 1 or {local} of each process, got {number}; say how"
+            " many there are by `use_cores`, `--devices`."
+        )
+    if check_devices(number) * num_processes() == 1:
         yield 1
         return
-    with jax.set_mesh(mesh(number)) as own:
+    own = mesh(number)
+    with jax.set_mesh(own):
         yield own.size
 
 

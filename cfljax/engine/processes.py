@@ -130,7 +130,7 @@ class _Watch:
             family = socket.AF_INET6 if ":" in (host or "") else socket.AF_INET
             listening = socket.create_server((host or "", 0), family=family)
             address = host or socket.gethostname(), listening.getsockname()[1]
-        (address, token), *_ = _quietly(lambda: gathered((address, token)))
+        (address, token), *_ = _quietly(lambda: _meet((address, token)))
         if listening is None:
             ends = [socket.create_connection(address, timeout=_SILENCE)]
             ends[0].sendall(token)
@@ -165,6 +165,12 @@ class _Watch:
     def close(self) -> None:
         """Watch no longer."""
         self._is_over.set()
+
+
+def _meet(value: T) -> list[T]:
+    """`gathered`, and whoever will compute together knows each other."""
+    _frames(b"hello", mesh(1))
+    return gathered(value)
 
 
 def _received(end: socket.socket, size: int) -> bytes:
@@ -227,17 +233,16 @@ def gathered(value: T) -> list[T]:
     own = pickle.dumps(value)
     own = len(own).to_bytes(8, "big") + own
     with losses():
-        frames = _frames(own[:_FRAME].ljust(_FRAME, b"\0"))
+        frames = _frames(own[:_FRAME].ljust(_FRAME, b"\0"), mesh())
         sizes = [8 + int.from_bytes(frame[:8], "big") for frame in frames]
         if max(sizes) > _FRAME:  # Of few lengths, as each is a program.
             length = 1 << (max(sizes) - 1).bit_length()
-            frames = _frames(own.ljust(length, b"\0"))
+            frames = _frames(own.ljust(length, b"\0"), mesh())
     return [pickle.loads(frame[8:]) for frame in frames]
 
 
-def _frames(own: bytes) -> list[bytes]:
-    """As many bytes of each process."""
-    everywhere = mesh()
+def _frames(own: bytes, everywhere: jax.sharding.Mesh) -> list[bytes]:
+    """As many bytes of each process, by way of some of their devices."""
     rows = [
         jax.device_put(np.frombuffer(own, np.uint8)[None], device)
         for device in everywhere.local_devices
@@ -247,7 +252,7 @@ def _frames(own: bytes) -> list[bytes]:
     table = jax.make_array_from_single_device_arrays(shape, where, rows)
     same = jax.jit(_same, out_shardings=NamedSharding(everywhere, PartitionSpec()))
     found = np.asarray(same(table))
-    return [row.tobytes() for row in found[:: jax.local_device_count()]]
+    return [row.tobytes() for row in found[:: everywhere.size // _number]]
 
 
 def _same(table: Array) -> Array:
@@ -362,6 +367,8 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
             "process_id": place[0] - 1,
             "num_processes": place[1],
         }
+    # It would take the signal by which a scheduler ends a process for one to go on.
+    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(**how, initialization_timeout=math.ceil(seconds))
     except (RuntimeError, ValueError) as error:
