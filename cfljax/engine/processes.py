@@ -40,7 +40,8 @@ LOST = 3  # Exit status of a process that has lost another.
 JOINING = 60  # Seconds that processes wait for each other in the beginning.
 _SILENCE = 30  # Seconds without a sign of life after which a process is lost.
 _BEAT = 1.0  # Seconds from one sign of life to the next.
-_GRACE = 2.0  # Seconds that a process may take to end by itself.
+_GOODBYE = b"!"
+_GRACE = 5.0  # Seconds that a process may take to end by itself.
 _LOOK = 0.2  # Seconds from one look for the first process to the next.
 _FRAME = 4096  # Bytes that are sent at first; what is longer follows.
 _ENDING = threading.Lock()
@@ -108,9 +109,10 @@ def clients_over_processes(
         log.info("process %d of %d", jax.process_index() + 1, _number)
         yield _number
         gathered(None)  # Nobody leaves before all are here.
+        watch.say_goodbye()
     finally:
         if watch is not None:
-            watch.close()
+            watch.is_over.set()
         _number = 1
 
 
@@ -123,7 +125,7 @@ class _Watch:
     """
 
     def __init__(self, host: str | None) -> None:
-        self._is_over = threading.Event()
+        self.is_over = threading.Event()
         token, address = secrets.token_bytes(16), None
         listening = None
         if is_first():
@@ -132,39 +134,42 @@ class _Watch:
             address = host or socket.gethostname(), listening.getsockname()[1]
         (address, token), *_ = _quietly(lambda: _meet((address, token)))
         if listening is None:
-            ends = [socket.create_connection(address, timeout=_SILENCE)]
-            ends[0].sendall(token)
+            self._ends = [socket.create_connection(address, timeout=_SILENCE)]
+            self._ends[0].sendall(token)
         else:
-            ends = []
+            self._ends = []
             with listening:
                 listening.settimeout(_SILENCE)
-                while len(ends) < _number - 1:
+                while len(self._ends) < _number - 1:
                     end, _ = listening.accept()
                     end.settimeout(_SILENCE)
                     if secrets.compare_digest(_received(end, len(token)), token):
-                        ends.append(end)
-        for end in ends:
+                        self._ends.append(end)
+        for end in self._ends:
             end.settimeout(_SILENCE)
             for act in (self._beat, self._listen):
                 threading.Thread(target=act, args=(end,), daemon=True).start()
 
     def _beat(self, end: socket.socket) -> None:
         with contextlib.suppress(OSError):  # The other thread hears of it.
-            while not self._is_over.wait(_BEAT):
+            while not self.is_over.wait(_BEAT):
                 end.sendall(b".")
             end.shutdown(socket.SHUT_WR)
 
     def _listen(self, end: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while end.recv(64):
-                pass
+            while told := end.recv(64):
+                if _GOODBYE in told:
+                    return
         # It may have ended by what ends this one too, which then says it itself.
-        if not self._is_over.wait(_GRACE):
+        if not self.is_over.wait(_GRACE):
             _end_lost()
 
-    def close(self) -> None:
-        """Watch no longer."""
-        self._is_over.set()
+    def say_goodbye(self) -> None:
+        """Let the others know that all is well when this process ends."""
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.sendall(_GOODBYE)
 
 
 def _meet(value: T) -> list[T]:
@@ -184,7 +189,8 @@ def _received(end: socket.socket, size: int) -> bytes:
 def _quietly(function: Callable[[], T]) -> T:
     """Call what meets the others for the first time, of which gloo tells the standard
     output."""
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     try:
@@ -220,7 +226,9 @@ def _end_lost() -> NoReturn:
 
 def mesh(number: int | None = None) -> jax.sharding.Mesh:
     """The first devices of each process, all if None, along one axis, `clients`."""
-    every = [jax.local_devices(process_index=index) for index in range(_number)]
+    every = [jax.local_devices()]
+    if _number > 1:
+        every = [jax.local_devices(process_index=index) for index in range(_number)]
     devices = [device for own in every for device in own[:number]]
     auto = (jax.sharding.AxisType.Auto,)
     return jax.make_mesh((len(devices),), (CLIENTS,), auto, devices=devices)

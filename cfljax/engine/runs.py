@@ -119,7 +119,7 @@ def run(
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
         so many and a round is large enough to gain; else 1. Inside of
-        `clients_over_processes` of each process, and up to 8 of all.
+        `clients_over_processes` of each process: 1 or all; None for all on a CPU.
       state: to go on from, in place of what `init` makes; it stays as it is.
       first_round: rounds that are behind `state`. Data of each round begin with it.
       checkpoint: file for the state and the observations so far, written by `every`
