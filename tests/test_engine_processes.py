@@ -217,6 +217,30 @@ def test_trials_are_shared_out_whole_and_in_order(monkeypatch):
         assert indices == list(range(start, stop))
 
 
+class StubbornError(ValueError):
+    """Cannot be unpickled."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_every_error_can_be_sent(monkeypatch):
+    team = Team(monkeypatch, 2)
+
+    def refuse() -> None:
+        raise StubbornError("one", "two")
+
+    def read() -> str:
+        try:
+            return processes.shared(refuse) or ""
+        except Exception as error:
+            return f"{type(error).__name__} {error}"
+
+    assert team.play(read) == 2 * ["RuntimeError StubbornError: one and two"]
+    error = ValueError("plain")
+    assert processes.portable(error) is error
+
+
 def test_one_process_gathers_what_it_has():
     assert processes.gathered(3) == [3] and processes.shared(lambda: 4) == 4
     assert processes.part(slice(2, 9)) == slice(2, 9)

@@ -279,11 +279,20 @@ def shared(make: Callable[[], T]) -> T:
         try:
             told = make(), None
         except Exception as error:
-            told = None, error
+            told = None, portable(error)
     value, error = gathered(told)[0]
     if error is not None:
         raise error
     return value
+
+
+def portable(error: Exception) -> Exception:
+    """The error, or one that says the same if it cannot be sent to other processes."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # Whatever its own class raises.
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def clock() -> float:
@@ -332,7 +341,7 @@ def lead(function: Callable[[Callable[[Act], Act]], T]) -> T:
     try:
         found = function(together)
     except Exception as error:
-        gathered(("raise", error))
+        gathered(("raise", portable(error)))
         raise
     gathered(("return", found))
     return found

@@ -31,6 +31,7 @@ from cfljax.engine.processes import (
     lead,
     num_processes,
     part,
+    portable,
 )
 from cfljax.engine.programs import (
     Batching,
@@ -799,7 +800,7 @@ def _shared_out(compute: Compute, work: _Work | _Helper) -> Compute:
         try:
             outputs, _ = compute(group, cells, own)
         except Exception as error:  # Of this process alone, perhaps.
-            return None, 0.0, error
+            return None, 0.0, portable(error)
         return outputs, time.process_time() - before, None
 
     def together(
