@@ -256,7 +256,7 @@ def test_a_step_of_slurm_needs_no_address():
     step |= {"SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}
     call = ("runs", "fedavg")
     every = [
-        begin("auto", (0, 0), call, **step, SLURM_PROCID=str(index))
+        begin("auto", (0, 0), call, more=step | {"SLURM_PROCID": str(index)})
         for index in range(2)
     ]
     (expected,) = alone(call)

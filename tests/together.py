@@ -17,7 +17,8 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -85,8 +86,7 @@ def careless(state: Any, info: Any) -> Any:
 def orders(name: str) -> list[str]:
     """Digests of a run: of what it observes by default, by a careless sum, and of
     another seed. An odd number of clients is not shared out before the rounds."""
-    observe = {"observe": careless}
-    found = [start(name), start(name, num_clients=32, **observe)]
+    found = [start(name), start(name, num_clients=32, observe=careless)]
     return [digest(one) for one in [*found, start(name, seed=2)]]
 
 
@@ -94,7 +94,7 @@ def goes_on(name: str, path: str) -> list[Any]:
     """Rounds that are saved each, then more from the file, with tests in between; and
     whether this process has written."""
     test = lambda state: {"size": sum(map(jnp.size, jax.tree.leaves(state)))}
-    how = {"checkpoint": path, "every": 0.0, "test": test}
+    how: dict[str, Any] = {"checkpoint": path, "every": 0.0, "test": test}
     few = start(name, num_rounds=2, **how)
     more = start(name, num_rounds=5, **how)
     return [digest(few), digest(more), digest(start(name, num_rounds=5, test=test))]
@@ -202,7 +202,7 @@ def begin(
     *calls: Sequence[Any],
     devices: int = 1,
     seconds: float = 60,
-    **more: str,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[str]:
     """A process of its own, with more in its environment."""
     told = [address, *map(str, place), str(devices), str(seconds), json.dumps(calls)]

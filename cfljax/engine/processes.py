@@ -127,8 +127,8 @@ class _Watch:
 
     def __init__(self, host: str | None) -> None:
         self.is_over = threading.Event()
-        token, address = secrets.token_bytes(16), None
-        listening = None
+        token, listening = secrets.token_bytes(16), None
+        address: Any = None
         if is_first():
             family = socket.AF_INET6 if ":" in (host or "") else socket.AF_INET
             listening = socket.create_server((host or "", 0), family=family)
@@ -275,6 +275,7 @@ def shared(make: Callable[[], T]) -> T:
     if _number == 1:
         return make()
     told: tuple[Any, Exception | None] = None, None
+    value: Any
     if is_first():
         try:
             told = make(), None
