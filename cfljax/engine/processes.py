@@ -351,8 +351,9 @@ def lead(function: Callable[[Callable[[Act], Act]], T]) -> T:
 def follow(act: Act) -> Any:
     """Do the act of `lead` whenever the first process asks for it, and return or raise
     what is returned or raised there in the end."""
+    nothing: Any = None
     while True:
-        kind, told = gathered(None)[0]
+        kind, told = gathered(nothing)[0]
         if kind == "return":
             return told
         if kind == "raise":
