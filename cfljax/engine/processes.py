@@ -207,7 +207,7 @@ def losses() -> Iterator[None]:
     """Inside, whatever meets the end of another process ends this one."""
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
         # Not of devices that have never met, which is an error in this program.
         if _number > 1 and re.search("Gloo (?!context init)", str(error)):
             _end_lost()
