@@ -38,7 +38,7 @@ Act = Callable[..., Any]
 Place = tuple[int, int]
 
 LOST = 3  # Exit status of a process that has lost another.
-JOINING = 60  # Seconds that processes wait for each other in the beginning.
+JOINING = 60.0  # Seconds that processes wait for each other in the beginning.
 _SILENCE = 30  # Seconds without a sign of life after which a process is lost.
 _BEAT = 1.0  # Seconds from one sign of life to the next.
 _GOODBYE = b"!"
