@@ -48,7 +48,7 @@ STATUSES = {
     0: "done, or as expected",
     1: "something failed, or was not as expected",
     2: "bad input, nowhere to write, or too little memory",
-    3: "the cluster's scheduler was lost",
+    3: "the cluster's scheduler, or another process, was lost",
     70: "an internal error: a fault of the program",
     130: "stopped",
     141: "the reader of the output has left",

@@ -15,11 +15,12 @@ import math
 import os
 import pathlib
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cfljax import command
+from cfljax import command, cores
 from cfljax.command import Command, Program
 from experiments import arguments as flags_of
 from experiments import registry
@@ -142,6 +143,27 @@ def _say(line: str) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run an experiment or benchmark; the exit status."""
+    if arguments.coordinator is None:
+        return _execute(arguments)
+    entry = entry_of(arguments)
+    check_use(entry, arguments)  # Before anybody is waited for.
+    check_folder(options_of(arguments).out)
+    if arguments.devices is not None:
+        cores.make_devices(arguments.devices)
+    from cfljax import engine
+
+    is_auto = arguments.coordinator == "auto"
+    address = None if is_auto else arguments.coordinator
+    with (
+        tempfile.TemporaryDirectory() as nowhere,
+        engine.clients_over_processes(address, arguments.process),
+    ):
+        if not engine.is_first():
+            arguments.out, arguments.store = pathlib.Path(nowhere, "out"), None
+        return _execute(arguments)
+
+
+def _execute(arguments: argparse.Namespace) -> int:
     entry = entry_of(arguments)
     is_own, is_run = arguments.command == "compare", arguments.command == "run"
     check_use(entry, arguments)
@@ -152,6 +174,12 @@ def execute(arguments: argparse.Namespace) -> int:
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(arguments)
     options = dataclasses.replace(options, precision=arguments.precision)
+    from cfljax import engine
+
+    if engine.num_processes() > 1:
+        _check_alike(entry, config, options)
+        progress = options.progress and engine.is_first()
+        options = dataclasses.replace(options, progress=progress)
     if arguments.out is None:
         from experiments.commands import usual_folder
 
@@ -161,8 +189,6 @@ def execute(arguments: argparse.Namespace) -> int:
             else usual_folder(entry, arguments.preset, config)
         )
         options = dataclasses.replace(options, out=usual)
-    from cfljax import engine
-
     engine.keep_programs()
     if found is not None and options.progress and sys.stderr.isatty():
         what = "clients" if entry.spreads_clients else "trials"
@@ -179,6 +205,8 @@ def execute(arguments: argparse.Namespace) -> int:
             summary = _summary(entry, config, options, plans=arguments.plan)
         else:
             summary = _logged(entry, config, options, arguments.log)
+    if not engine.is_first():
+        return 1 if summary.get("failed_cells") else 0
     if is_whole and summary["files"]:
         told = _told(entry, arguments, config, options)
         if is_own:
@@ -187,6 +215,21 @@ def execute(arguments: argparse.Namespace) -> int:
         summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
+
+
+def _check_alike(entry: Entry, config: Any, options: Options) -> None:
+    """Raises ValueError unless all processes run the same code on the same."""
+    from cfljax import engine
+
+    own = ("chunk", "devices", "precision")
+    engine.check_alike(
+        {
+            "experiment": entry.id,
+            **dataclasses.asdict(config),
+            **{f"--{name}": getattr(options, name) for name in own},
+            **engine.sources.describe(entry.load().main),
+        }
+    )
 
 
 def _summary(
@@ -311,6 +354,7 @@ COMMANDS = (
             "run ifca.fig3c --preset paper --out FOLDER --shard 1/2   # and then 2/2,",
             "run ifca.fig3c --preset paper --out FOLDER   # and then the table",
             "run ifca.fig3c --preset paper --out FOLDER --dask tcp://10.0.0.1:8786",
+            "run clove.table1 --coordinator 10.0.0.1:1234 --process 1/2   # and 2/2",
         ),
         stopped=_RESUMES,
     ),

@@ -401,7 +401,9 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "without it for that, when all have ended",
         ),
     )
-    parser.set_defaults(plan=False, wait=False, dask=None)
+    parser.set_defaults(
+        plan=False, wait=False, dask=None, coordinator=None, process=None
+    )
     if not for_workers:
         group.add_argument(
             "--wait",
@@ -420,6 +422,25 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
                 "have the workers of a dask cluster fill the store, which all machines "
                 "must see, and write the table at the end; the address of its "
                 "scheduler, such as tcp://10.0.0.1:8786",
+            ),
+        )
+        group.add_argument(
+            "--coordinator",
+            metavar="HOST:PORT",
+            help=_used(
+                shares,
+                "spread clients, or trials, over several processes that are started "
+                "with the same words but --process; the address where the first "
+                "listens, or `auto` as Slurm or Open MPI have started them",
+            ),
+        )
+        group.add_argument(
+            "--process",
+            type=_shard,
+            metavar="I/N",
+            help=_used(
+                shares,
+                "be process I of N; the first has the store and writes the table",
             ),
         )
         group.add_argument(
@@ -503,6 +524,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
       FileNotFoundError: if `--data` names no folder.
     """
     shard = arguments.shard and "/".join(map(str, arguments.shard))
+    process = arguments.process and "/".join(map(str, arguments.process))
     is_long = entry.has_jobs or entry.spreads_clients
     for flag, value, is_used in (
         ("--devices", arguments.devices, entry.is_sweep or is_long),
@@ -511,6 +533,8 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
         ("--wait", arguments.wait or None, entry.is_sweep or entry.has_jobs),
         ("--dask", arguments.dask, entry.is_sweep or entry.has_jobs),
+        ("--coordinator", arguments.coordinator, entry.is_sweep or entry.has_jobs),
+        ("--process", process, entry.is_sweep or entry.has_jobs),
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
@@ -538,7 +562,27 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
                 "`--dask` needs distributed; install the extra `dask`, or it alone: "
                 "`python -m pip install distributed`."
             )
+    _check_processes(arguments, process)
     check_data(arguments.data)
+
+
+def _check_processes(arguments: argparse.Namespace, process: str | None) -> None:
+    """Raises ValueError unless it is clear who computes together."""
+    if arguments.coordinator is None:
+        if process is not None:
+            raise ValueError(
+                f"`--process {process}` needs `--coordinator HOST:PORT`, where the"
+                " first one listens."
+            )
+        return
+    if (arguments.coordinator == "auto") != (process is None):
+        raise ValueError(
+            "`--coordinator HOST:PORT` needs `--process I/N`, and `--coordinator auto`"
+            f" has no use for it, got {shown(arguments.coordinator)} and {process}."
+        )
+    for flag in ("shard", "plan", "dask"):
+        if getattr(arguments, flag):
+            raise ValueError(f"`--{flag}` and `--coordinator` exclude each other.")
 
 
 def options_of(arguments: argparse.Namespace) -> Options:

@@ -24,6 +24,15 @@ from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
 from cfljax.engine.kept import StoreError, disk_errors, key_of, read
+from cfljax.engine.processes import (
+    follow,
+    gathered,
+    is_first,
+    lead,
+    num_processes,
+    part,
+    portable,
+)
 from cfljax.engine.programs import (
     Batching,
     Program,
@@ -55,8 +64,8 @@ log = logging.getLogger(__name__)
 
 Enough = Callable[[Outputs, Any], bool]
 # What computes a range of trials of some cells that belong together, given the number
-# of their group: outputs of each cell, and the seconds they took.
-Compute = Callable[[int, Sequence[Any], slice], tuple[Sequence[Outputs], float]]
+# of their group and their places: outputs of each cell, and the seconds they took.
+Compute = Callable[[int, Sequence[Block], slice], tuple[Sequence[Outputs], float]]
 
 # A sweep ends with these; with others that a trial raises only its cell does.
 FATAL = (MemoryLimitError, OutputsError, StoreError)
@@ -163,6 +172,10 @@ def sweep(
       accept_code: why it is harmless that cells which were begun by other code are
         completed by this one; their blocks keep the reason.
 
+    Inside of `clients_over_processes` the first process alone has a store: of each
+    block trials are shared out among all, or clients of each trial if `by_rounds`, and
+    all return the same.
+
     Returns:
       One variable of floats per output (integers and booleans become float64), NaN
       where a trial was not computed; coordinates for the axes, for `trial` and for the
@@ -189,6 +202,55 @@ def sweep(
         given |= {"batching": batching or _batching(), "devices": devices or _devices()}
         trial_devices(given["devices"])  # Raises if there are not so many.
     check_results(grid)
+
+    def compute_of(work: "_Work | _Helper") -> Compute:
+        key = jax.random.key(grid.seed, impl="threefry2x32")
+        if joint is not None:
+            compute = _jointly(grid, joint, key, constants, work)
+        elif by_rounds:
+            assert simulate is not None  # As `_check_ways` has seen.
+            return _round_by_round(grid, simulate, key, constants, work)
+        else:
+            assert simulate is not None
+            placed = jax.device_put(constants)
+            compute = _one_by_one(grid, simulate, key, placed, work, given)
+        return compute if num_processes() == 1 else _shared_out(compute, work)
+
+    fill = lambda together: _fill(
+        grid,
+        path,
+        simulate,
+        lambda work: together(compute_of(work)),
+        given=given,
+        progress=progress,
+        joint=joint,
+        shard=shard,
+        waits=waits,
+        enough=enough,
+        by_rounds=by_rounds,
+        accept_code=accept_code,
+    )
+    if num_processes() == 1:
+        return fill(lambda compute: compute)
+    return lead(fill) if is_first() else follow(compute_of(_Helper()))
+
+
+def _fill(
+    grid: Grid,
+    path: str | os.PathLike[str],
+    simulate: Simulate | None,
+    compute_of: Callable[["_Work"], Compute],
+    *,
+    given: dict[str, Any],
+    progress: bool,
+    joint: Joint | None,
+    shard: tuple[int, int] | None,
+    waits: bool,
+    enough: Enough | None,
+    by_rounds: bool,
+    accept_code: str | None,
+) -> xarray.Dataset:
+    """What `sweep` does, once it is known how to compute."""
     cells, path = grid.cells(), pathlib.Path(path)
     rule = _Rule(enough)
     store = Store(path, grid)
@@ -225,17 +287,7 @@ def sweep(
         origin = _Origin(code, commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
             work = _Work(grid, store, claims, journal, bar, rule, states, origin)
-            key = jax.random.key(grid.seed, impl="threefry2x32")
-            if joint is not None:
-                compute = _jointly(joint, key, constants, work)
-            elif by_rounds:
-                assert simulate is not None  # As `_check_ways` has seen.
-                compute = _round_by_round(store, simulate, key, constants, work)
-            else:
-                assert simulate is not None
-                constants = jax.device_put(constants)
-                compute = _one_by_one(grid, simulate, key, constants, work, given)
-            work.run(pieces, compute, waits=waits)
+            work.run(pieces, compute_of(work), waits=waits)
     whole = (grid, cells, path, rule, journal)
     return _results(*whole, damaged=damaged, is_part=shard is not None)
 
@@ -601,11 +653,11 @@ class _Work:
         lacking = [b for b, n in zip(blocks, held, strict=True) if n < size]
         if not lacking:
             return {}
-        trials = [cell.trial for cell in cells]
+        places = [cell.index for cell in cells]
         missing = slice(whole.start + min(held), whole.stop)
         before, self._earlier = time.process_time(), 0.0
         try:
-            results, seconds = compute(piece.group, trials, missing)
+            results, seconds = compute(piece.group, places, missing)
         except FATAL:
             raise
         except Exception as error:
@@ -632,6 +684,10 @@ class _Work:
         self._blocks += len(found)
         self._seconds += seconds
         return found
+
+    def state_file(self, trial: Any, index: int) -> pathlib.Path:
+        """Where the state of a trial is kept that is a long run."""
+        return _sound(self._store.state_file(trial, index, key_of(self.origin.code)))
 
     def took_up(self, core_seconds: float) -> None:
         """Of the block under way so much was done by other processes."""
@@ -707,12 +763,73 @@ class _Work:
             self._store.fail(block)
 
 
+class _Helper:
+    """What a process has in place of `_Work` that computes for the first one."""
+
+    def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
+        """It is the first that checks them."""
+
+    def advance(self, trials: int) -> None:
+        """It is the first that counts them."""
+
+    def took_up(self, core_seconds: float) -> None:
+        """It is the first that counts them."""
+
+    def state_file(self, trial: Any, index: int) -> pathlib.Path:
+        """A name that is never used."""
+        del trial, index
+        return pathlib.Path("state.npz")
+
+    def own_states(
+        self, trial: Any, trials: Sequence[int]
+    ) -> contextlib.AbstractContextManager[None]:
+        """It is the first that has them."""
+        del trial, trials
+        return contextlib.nullcontext()
+
+
+def _shared_out(compute: Compute, work: _Work | _Helper) -> Compute:
+    """The same by all processes, of which each computes a part of the trials."""
+
+    def attempt(
+        group: int, cells: Sequence[Block], own: slice
+    ) -> tuple[Sequence[Outputs] | None, float, Exception | None]:
+        if own.start == own.stop:
+            return None, 0.0, None
+        before = time.process_time()
+        try:
+            outputs, _ = compute(group, cells, own)
+        except Exception as error:  # Of this process alone, perhaps.
+            return None, 0.0, portable(error)
+        return outputs, time.process_time() - before, None
+
+    def together(
+        group: int, cells: Sequence[Block], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        begin, own = time.perf_counter(), part(trials)
+        mine, *others = gathered(attempt(group, cells, own))
+        for _, _, error in (mine, *others):
+            if error is not None:
+                raise error
+        work.took_up(sum(core_seconds for _, core_seconds, _ in others))
+        size = trials.stop - trials.start - (own.stop - own.start)
+        work.advance(size * len(cells))
+        every = [outputs for outputs, _, _ in (mine, *others) if outputs is not None]
+        joined = [
+            {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+            for parts in zip(*every, strict=True)
+        ]
+        return joined, time.perf_counter() - begin
+
+    return together
+
+
 def _one_by_one(
     grid: Grid,
     simulate: Simulate,
     key: PRNGKeyArray,
     constants: PyTree,
-    work: _Work,
+    work: _Work | _Helper,
     given: dict[str, Any],
 ) -> Compute:
     """One cell at a time, compiled once for each group; remembers the last group."""
@@ -731,10 +848,10 @@ def _one_by_one(
             return error
 
     def compute(
-        group: int, cells: Sequence[Any], trials: slice
+        group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[list[Outputs], float]:
         nonlocal last
-        (cell,) = cells
+        (cell,) = (grid.cell(place).trial for place in cells)
         if last is None or last[0] != group:
             last = None  # Two programs must not be alive at once.
             program = compile_group(cell)
@@ -752,26 +869,24 @@ def _one_by_one(
 
 
 def _round_by_round(
-    store: Store,
+    grid: Grid,
     simulate: Simulate,
     key: PRNGKeyArray,
     constants: PyTree,
-    work: _Work,
+    work: _Work | _Helper,
 ) -> Compute:
     """One trial after the other, as it is: what it runs is compiled and kept there."""
-    code = key_of(work.origin.code)
 
     def compute(
-        group: int, cells: Sequence[Any], trials: slice
+        group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[list[Outputs], float]:
         del group
-        (cell,) = cells
+        (cell,) = (grid.cell(place).trial for place in cells)
         begin, gathered = time.perf_counter(), []
         indices = range(trials.start, trials.stop)
         with work.own_states(cell, indices):
             for index in indices:
-                state = _sound(store.state_file(cell, index, code))
-                with checkpoints(state) as spent:
+                with checkpoints(work.state_file(cell, index)) as spent:
                     found = simulate(cell, jax.random.fold_in(key, index), constants)
                 work.took_up(spent.core_seconds)
                 own = {name: np.asarray(value) for name, value in found.items()}
@@ -806,7 +921,11 @@ def _stack(trials: Sequence[Outputs]) -> Outputs:
 
 
 def _jointly(
-    joint: Joint, key: PRNGKeyArray, constants: PyTree, work: _Work
+    grid: Grid,
+    joint: Joint,
+    key: PRNGKeyArray,
+    constants: PyTree,
+    work: _Work | _Helper,
 ) -> Compute:
     """All cells of a group at once, one index of a trial after the other."""
 
@@ -826,16 +945,16 @@ def _jointly(
         return every
 
     def compute(
-        group: int, cells: Sequence[Any], trials: slice
+        group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[list[Outputs], float]:
         del group
-        begin = time.perf_counter()
-        gathered: list[list[Outputs]] = [[] for _ in cells]
+        begin, asked = time.perf_counter(), [grid.cell(place).trial for place in cells]
+        found: list[list[Outputs]] = [[] for _ in cells]
         for index in range(trials.start, trials.stop):
-            for own, outputs in zip(gathered, one(cells, index), strict=True):
+            for own, outputs in zip(found, one(asked, index), strict=True):
                 own.append(outputs)
             work.advance(len(cells))
-        stacked = [_stack(own) for own in gathered]
+        stacked = [_stack(own) for own in found]
         return stacked, time.perf_counter() - begin
 
     return compute
