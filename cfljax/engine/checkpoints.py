@@ -29,7 +29,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.describe import short
 from cfljax.base.types import Algorithm, ClientData
-from cfljax.engine import kept
+from cfljax.engine import kept, objects
 from cfljax.engine.kept import StoreError, difference, disk_errors
 from cfljax.engine.states import (
     ROOT,
@@ -312,6 +312,7 @@ class Checkpoint:
                 self._keep()
             arrays |= arrays_of(done.state, ROOT)
             kept.write(self.path, arrays, about, compress=False)
+        objects.saved(self.path)
         self._is_whole = True
 
     def _keep(self) -> None:
