@@ -5,6 +5,7 @@ at once. What it stores lives as long as the process of the tests.
 """
 
 import contextlib
+import datetime
 import http.client
 import threading
 import urllib.parse
@@ -16,6 +17,7 @@ from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     create_backend_app,
 )
+from moto.s3.models import s3_backends
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 Request = tuple[str, str]  # Method and path.
@@ -32,12 +34,13 @@ class Server:
 
     requests: all that it served.
     keeps_conditions: whether it looks at conditions of writes.
+    is_away: whether it drops all connections.
     loses: of which request the answer is lost once it was done, if any.
     """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.keeps_conditions = True
+        self.keeps_conditions, self.is_away = True, False
         self.loses: Callable[[Request], bool] = lambda request: False
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer | None = None
@@ -55,6 +58,8 @@ class Server:
         }
 
     def _serve(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if self.is_away:
+            raise ConnectionAbortedError("nobody is here")
         request = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         self.requests.append(request)
         if not self.keeps_conditions and request[0] == "PUT":
@@ -78,6 +83,12 @@ class Server:
         assert self._server is not None
         self._server.shutdown()
         self._server.server_close()
+
+    def age(self, name: str, seconds: float) -> None:
+        """Let an object have been written earlier, by its clock."""
+        (backends,) = s3_backends.values()
+        own = backends["aws"].buckets["results"].keys[name]
+        own.last_modified -= datetime.timedelta(seconds=seconds)
 
     def ask(self, method: str, path: str, content: bytes = b"") -> bytes:
         """What it says to a request of one's own, by its name in the bucket."""

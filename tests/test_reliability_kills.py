@@ -93,9 +93,10 @@ def work(
     """Sweep with a log."""
     write = Store.write
 
-    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> None:
-        write(self, block, *arguments, **options)
-        log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
+    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> bool:
+        if stands := write(self, block, *arguments, **options):
+            log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
+        return stands
 
     Store.write = logged
     simulate, options = LOGGED[way]

@@ -487,7 +487,7 @@ def _connection(url: str) -> Callable[[float], Any]:
             client_options={
                 "allow_http": parsed.scheme == "http",
                 "connect_timeout": datetime.timedelta(seconds=min(5.0, patience)),
-                "timeout": datetime.timedelta(seconds=patience),
+                "timeout": datetime.timedelta(seconds=max(patience, _OPENING)),
             },
             retry_config={
                 "max_retries": 100,
