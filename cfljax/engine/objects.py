@@ -75,17 +75,18 @@ class Objects:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._connect = _connection(self.url)
-        first = self._connect(_OPENING)
+        connect = _connection(self.url)
+        # While a server is away, only the first who asks is patient.
+        self._hasty, self._patient = connect(_OPENING), connect(PATIENCE)
+        self._store = self._hasty
         with self._errors():
-            found = first.list_with_delimiter()
+            found = self._store.list_with_delimiter()
         tops = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
         if strange := sorted({top.strip("/") for top in tops} - _OWN):
             raise StoreError(
                 f"`{self.url}` is not a store of results: it has `{strange[0]}`; choose"
                 " another prefix."
             )
-        self._store = self._connect(PATIENCE)
         self._tags: dict[str, str | None] = {}  # Of what the folder has.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="cfljax_objects_"))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
@@ -229,10 +230,12 @@ class Objects:
         try:
             yield
         except (OSError, BaseError) as error:
+            self._store = self._hasty
             reason = _reason(error, self.url)
             raise StoreError(
                 f"cannot use `{self.url}`: {reason}. {_RESUMES}"
             ) from error
+        self._store = self._patient
 
 
 class Leases:
@@ -271,7 +274,7 @@ class Leases:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._beating.join()
+        self._beating.join(1.0)  # It may wait for a server that is away.
         with contextlib.suppress(StoreError):  # Then the lease ends by itself.
             self._objects.delete(self._sign)
 
