@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from cfljax.base.durable import make_folder, replacing, sync, sync_names
+from cfljax.base.unpacking import read_file
 from cfljax.engine.kept import StoreError, disk_errors
 
 try:
@@ -87,8 +88,8 @@ class Claims:
         file = self._store / name
         with self.alone(), disk_errors(file):
             before = b""
-            with contextlib.suppress(OSError):
-                before = file.read_bytes()
+            with contextlib.suppress(OSError, ValueError):
+                before = read_file(file)
             after = change(before)
             with replacing(file) as partial:
                 partial.write_bytes(after)

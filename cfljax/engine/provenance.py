@@ -25,6 +25,7 @@ from typing import Any
 import jax
 
 from cfljax.base.durable import replacing
+from cfljax.base.unpacking import read_file
 from cfljax.engine.claims import Claims
 from cfljax.engine.kept import disk_errors
 from cfljax.engine.objects import Leases
@@ -158,8 +159,8 @@ def runs_of(
       commits: of the runs in question, by name; all of the journal's if None.
     """
     content = b""
-    with contextlib.suppress(OSError):
-        content = (folder / FILE).read_bytes()
+    with contextlib.suppress(OSError, ValueError):
+        content = read_file(folder / FILE)
     there = {run.get("run"): run for run in _runs(content)}
     if commits is None:
         return list(there.values())
@@ -211,7 +212,7 @@ def _runs(content: bytes) -> list[dict[str, Any]]:
     try:
         runs = json.loads(content)["runs"]
         return [run for run in runs if isinstance(run, dict)]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []  # Provenance that is lost must not stop a sweep.
 
 
