@@ -592,10 +592,12 @@ def test_command_goes_on_where_a_killed_one_stopped(server, url, tmp_path):
     whole = [sys.executable, "-m", "cfljax", *command, str(tmp_path / "out")]
     before = puts(server, "/cells/")
     first = subprocess.Popen(whole, stderr=subprocess.DEVNULL)
-    wait_for(lambda: puts(server, "/cells/") > before)
-    first.kill()
-    first.wait()
-    done = subprocess.run(whole, capture_output=True, text=True, timeout=300)
+    try:
+        wait_for(lambda: puts(server, "/cells/") > before)
+    finally:
+        first.kill()
+        first.wait()
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert puts(server, "/cells/") == before + 4
     alone = [*command[:-3], "--out", str(tmp_path / "alone")]
