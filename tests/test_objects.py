@@ -211,6 +211,34 @@ def test_a_run_that_is_not_heard_of_loses_its_claims(server, url, two, monkeypat
                 assert not again
 
 
+def test_a_run_that_has_just_begun_is_known(url, two):
+    one, other = two
+    with one.claim(["a/0"]), other.claim(["a/0"]) as theirs:
+        assert not theirs  # And knows now who lives.
+        with Leases(Objects(url)) as third, third.claim(["b/0"]):
+            with other.claim(["b/0"]) as theirs:
+                assert not theirs
+            third.check()
+
+
+def test_who_is_alive_is_told_from_who_may_be_dead(server, url, two, monkeypatch):
+    one, other = two
+    assert not other.may_be_over()  # Nobody has refused anything.
+    with one.claim(["a/0"]):
+        for is_alive in (False, True, True):
+            monkeypatch.setattr(other, "_asked", -np.inf)
+            with other.claim(["a/0"]) as theirs:
+                assert not theirs
+            assert other.may_be_over() != is_alive
+            server.age(sign(url, one), 5)  # Its sign is another one.
+    with Leases(Objects(url)) as third, third.claim(["a/0"]):
+        with other.claim(["a/0"]) as theirs:
+            assert not theirs
+        assert other.may_be_over()
+    with other.claim(["a/0"]) as theirs:
+        assert theirs and not other.may_be_over()
+
+
 def test_leaving_frees_nothing_of_who_took_over(server, url, two):
     one, other = two
     with other.claim(["b/0"]):

@@ -259,10 +259,10 @@ class Leases:
         self._objects = objects
         self._run = uuid.uuid4().hex
         self._held: set[str] = set()
-        # Runs that hold what was asked for, and when they were first heard of.
-        self._others: dict[str, datetime.datetime] = {}
-        self._times: dict[str, datetime.datetime] = {}
-        self._asked = -math.inf  # When they were found out.
+        self._refusers: set[str] = set()  # Runs that hold what was asked for,
+        self._met: dict[str, datetime.datetime] = {}  # and of when their sign was then.
+        self._times: dict[str, datetime.datetime] = {}  # Of all signs of life,
+        self._asked = -math.inf  # as they were at this time.
         self._beat()
         objects.must_refuse(self._sign)
         self._is_over = threading.Event()
@@ -307,8 +307,13 @@ class Leases:
     def append(self, name: str, line: str) -> None:
         """Add a line to what all runs write."""
         own = line.encode()
-        # An answer that was lost must not lead to a second one.
-        self._objects.update(name, lambda old: old if own in old else old + own)
+
+        def longer(old: bytes) -> bytes:
+            if own in old:  # It was put, and only the answer was lost.
+                return old
+            return old + (b"" if old.endswith(b"\n") or not old else b"\n") + own
+
+        self._objects.update(name, longer)
 
     @contextlib.contextmanager
     def claim(self, names: Sequence[str]) -> Iterator[bool]:
@@ -327,9 +332,10 @@ class Leases:
         """The table with some blocks as this run's; None if another run has one."""
         held = _table(old)
         if others := {held[name] for name in names if name in held} - {self._run}:
-            alive = self._heard_of()
+            alive = self._heard_of(set(held.values()))
             if found := others & alive.keys():
-                self._others = {run: alive[run] for run in found} | self._others
+                self._refusers |= found
+                self._met = {run: alive[run] for run in found} | self._met
                 return None
             held = {name: run for name, run in held.items() if run in alive}
         return _text(held | dict.fromkeys(names, self._run))
@@ -339,10 +345,12 @@ class Leases:
         mine = {name for name in names if held.get(name) == self._run}
         return _text({name: run for name, run in held.items() if name not in mine})
 
-    def _heard_of(self) -> dict[str, datetime.datetime]:
+    def _heard_of(self, runs: set[str]) -> dict[str, datetime.datetime]:
         """When each run was last heard of whose lease is not over, this one just now;
-        of the others nothing stays."""
-        if time.monotonic() - self._asked < BEAT / 10:
+        of the others nothing stays. Asked anew if it does not know one of some runs,
+        which may have just begun."""
+        is_new = time.monotonic() - self._asked < BEAT / 10
+        if is_new and runs <= self._times.keys():
             return self._times
         self._beat()
         found = self._objects.times(f"{_ALIVE}/")
@@ -359,10 +367,11 @@ class Leases:
         return self._times
 
     def may_be_over(self) -> bool:
-        """Whether a run that holds what was asked for may have died: it has not been
-        heard of since this one met it."""
-        times = self._heard_of()
-        return any(times.get(run, last) == last for run, last in self._others.items())
+        """Whether a run that held what was asked for since the last question may have
+        died: it has not been heard of since this one met it."""
+        runs, self._refusers = self._refusers, set()
+        times = self._heard_of(runs)
+        return any(times.get(run, self._met[run]) == self._met[run] for run in runs)
 
 
 def _table(content: bytes) -> dict[str, str]:
