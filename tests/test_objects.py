@@ -42,6 +42,7 @@ from experiments.__main__ import main
 
 GRID = plain_grid(axes={"separation": (0.5, 1.0)}, num_trials=13)  # Four blocks.
 NUMBERS = iter(range(1000))
+SLOWLY = "empty", "flipped", "gone"  # What is as good as missing in the same way.
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,13 @@ def test_more_trials_are_put_behind_those_that_are_there(url, anew):
     assert found.identical(sweep(many, None, url, joint=JOINT, progress=False))
 
 
-@pytest.mark.parametrize("kind", ["truncated", "empty", "flipped", "exchanged", "gone"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("truncated", "exchanged"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOWLY),
+    ],
+)
 def test_objects_that_are_damaged_are_computed_again(
     server, url, local, anew, kind, capsys
 ):
@@ -421,6 +428,7 @@ def test_no_server_is_told_in_a_line(url, monkeypatch, capsys):
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_a_server_that_goes_away(url, local, monkeypatch, anew, comes_back):
     monkeypatch.setattr(objects, "PATIENCE", 30.0 if comes_back else 0.5)
+    monkeypatch.setattr(objects, "_OPENING", 0.5)
     with serving() as own:
 
         def seen(request: Any) -> bool:
@@ -638,7 +646,8 @@ def test_command_goes_on_where_a_killed_one_stopped(server, url, tmp_path):
 
 def long_run(trial: Any, key: jax.Array, constants: Any) -> dict[str, Any]:
     """Twelve rounds."""
-    sizes = {"num_clients": 4, "num_clusters": 2, "num_samples": 5, "num_features": 3}
+    sizes: dict[str, Any] = {"num_clients": 4, "num_clusters": 2}
+    sizes |= {"num_samples": 5, "num_features": 3}
     data, _ = cfl.data.mixed_linear(key, separation=1.0, noise=0.1, **sizes)
     algorithm = cfl.ifca(cfl.models.linear(3), num_clusters=2, step_size=0.1)
     state, _ = cfl.run(algorithm, key, data, num_rounds=12, observe=None)

@@ -88,9 +88,9 @@ SILENT: dict[str, Any] = LOGGED | {"traced": (draw, {})}
 
 
 def work(
-    path: pathlib.Path, way: str, num_trials: int, shard: tuple[int, int] | None
+    path: pathlib.Path | str, way: str, num_trials: int, shard: tuple[int, int] | None
 ) -> None:
-    """Sweep with a log."""
+    """Sweep with a log, into a folder or a bucket."""
     write = Store.write
 
     def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> bool:

@@ -45,7 +45,8 @@ from cfljax.engine.kept import StoreError
 # clock, and between two signs of life. All runs on a store must agree on them.
 LEASE, BEAT = 60.0, 10.0
 PATIENCE = 60.0  # Seconds in which a server that went away may come back.
-_OPENING = 5.0  # Seconds in which one must answer at first.
+_OPENING = 5.0  # Seconds in which one must be there at first.
+_ANSWER = 20.0  # Seconds that an answer may take.
 _ATTEMPTS = 200  # Of a write that other runs are always faster than.
 _READERS = 16  # Objects that are read at once.
 _CLAIMS, _ALIVE = "claims.json", "alive"
@@ -498,8 +499,8 @@ def _connection(url: str) -> Callable[[float], Any]:
             config=config,
             client_options={
                 "allow_http": parsed.scheme == "http",
-                "connect_timeout": datetime.timedelta(seconds=min(5.0, patience)),
-                "timeout": datetime.timedelta(seconds=max(patience, _OPENING)),
+                "connect_timeout": datetime.timedelta(seconds=_ANSWER / 4),
+                "timeout": datetime.timedelta(seconds=_ANSWER),
             },
             retry_config={
                 "max_retries": 100,
