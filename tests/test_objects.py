@@ -620,8 +620,9 @@ def test_suspended_worker_is_taken_over_and_spoils_nothing(url, tmp_path, anew):
 
 
 @pytest.mark.slow
-def test_command_goes_on_where_a_killed_one_stopped(server, url, tmp_path):
+def test_command_goes_on_where_a_killed_one_stopped(server, url, tmp_path, monkeypatch):
     """And ends with the same tables as one with a folder."""
+    monkeypatch.setattr("engine_trial.PATIENCE", 600.0)  # It compiles.
     small = ["--separation", "1.0", "--noise", "0.1", "0.2", "--num-trials", "20"]
     small += ["--num-restarts", "2", "--step-sizes", "0.1", "--num-rounds", "3"]
     command = ["run", "ifca.fig3a", *small, "--store", url, "--out"]
