@@ -157,7 +157,8 @@ def test_objects_that_are_damaged_are_computed_again(
 
 
 def test_cells_that_fail_are_told_in_the_bucket(url, anew):
-    fails = Joint(functools.partial(JOINT.simulate, unknown=1), JOINT.shares)
+    wrong: dict[str, Any] = {"unknown": 1}
+    fails = Joint(functools.partial(JOINT.simulate, **wrong), JOINT.shares)
     told = f"all cells failed, .*; see `{url}/failures.jsonl`"
     with pytest.raises(SweepError, match=told):
         sweep(GRID, None, url, joint=fails, progress=False)
