@@ -24,6 +24,7 @@ USUAL = "quick"  # The preset, unless one is named.
 _BESIDE = ("source", "precision")
 _MOST_MEMORY = 1e9  # GiB.
 _FOLDER: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
+_BUCKET = "s3://BUCKET/PREFIX"
 
 
 def add_list(parser: Parser, words: Sequence[str]) -> None:
@@ -122,9 +123,10 @@ def add_gallery(parser: Parser, words: Sequence[str]) -> None:
     _add_data(parser)
     parser.add_argument(
         "--store",
-        help="folder in which runs look for what is computed, and put the rest "
-        "(default: results/store)",
-        **_FOLDER,
+        type=_store,
+        metavar="FOLDER",
+        help=f"folder, or {_BUCKET}, in which runs look for what is computed, and put "
+        "the rest (default: results/store)",
     )
     _add_json(parser)
 
@@ -140,10 +142,10 @@ def add_store(parser: Parser, words: Sequence[str]) -> None:
     )
     parser.add_argument(
         "path",
-        type=pathlib.Path,
+        type=_store,
         metavar="PATH",
-        help="a store, a folder that `run --out` wrote, a study's folder of cells, or "
-        "the file of a checkpoint",
+        help=f"a store, {_BUCKET} too; a folder that `run --out` wrote, a "
+        "study's folder of cells, or the file of a checkpoint",
     )
     parser.add_argument(
         "--dry-run",
@@ -273,13 +275,16 @@ def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
     )
     group.add_argument(
         "--store",
+        type=_store,
+        metavar="FOLDER",
         help=_used(
             entry is None or entry.uses_store,
             "folder of what is computed already, which is looked up and added to "
             "(default: `store` in the folder of --out, else results/store, where all "
-            "experiments find each other's)",
+            f"experiments find each other's); or {_BUCKET} of an object store, whose "
+            "server and credentials are those of AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID "
+            "and so on",
         ),
-        **_FOLDER,
     )
     group.add_argument(
         "--accept-code",
@@ -457,6 +462,15 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
 def _used(is_used: bool, text: str) -> str:
     """Help of a flag, hidden where it would be refused."""
     return text if is_used else argparse.SUPPRESS
+
+
+def _store(text: str) -> pathlib.Path | str:
+    """A folder, or a place in a bucket."""
+    if "://" in text and not text.startswith("s3://"):
+        raise argparse.ArgumentTypeError(
+            f"must be a folder or {_BUCKET}, got {shown(text)}"
+        )
+    return text if text.startswith("s3://") else pathlib.Path(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -88,14 +88,15 @@ SILENT: dict[str, Any] = LOGGED | {"traced": (draw, {})}
 
 
 def work(
-    path: pathlib.Path, way: str, num_trials: int, shard: tuple[int, int] | None
+    path: pathlib.Path | str, way: str, num_trials: int, shard: tuple[int, int] | None
 ) -> None:
-    """Sweep with a log."""
+    """Sweep with a log, into a folder or a bucket."""
     write = Store.write
 
-    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> None:
-        write(self, block, *arguments, **options)
-        log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
+    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> bool:
+        if stands := write(self, block, *arguments, **options):
+            log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
+        return stands
 
     Store.write = logged
     simulate, options = LOGGED[way]

@@ -29,7 +29,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.describe import short
 from cfljax.base.types import Algorithm, ClientData
-from cfljax.engine import kept
+from cfljax.engine import kept, objects
 from cfljax.engine.kept import StoreError, difference, disk_errors
 from cfljax.engine.processes import clock, shared
 from cfljax.engine.states import (
@@ -317,6 +317,7 @@ class Checkpoint:
             if self._is_whole:  # Else the one before is all there is.
                 self._keep()
             kept.write(self.path, arrays, about, compress=False)
+        objects.saved(self.path)
 
     def _keep(self) -> None:
         """Give the file its second name, which stays when a new one takes the first."""

@@ -27,6 +27,7 @@ import xarray
 
 from cfljax.engine.grid import BLOCK
 from cfljax.engine.kept import Kept, StoreError
+from cfljax.engine.objects import fetched, is_url
 from cfljax.engine.provenance import FILE, runs_of
 from cfljax.engine.quantities import Quantity, explain, is_setting
 from cfljax.engine.store import stored
@@ -54,7 +55,7 @@ def open_results(
     differs each setting becomes an axis, unless `settings` choose a value.
 
     Args:
-      path: the folder.
+      path: the folder, or the URL of a store, s3://BUCKET/PREFIX.
       experiment: its id, e.g. "ifca.fig3a"; may be left out where there is one only.
       table: name of a table of results, without suffix; "table" if None.
       settings: values of fields, e.g. `num_clusters=2`; only what has them is read.
@@ -76,7 +77,7 @@ def open_results(
 
     Cost: reads every block of a store, about 1 ms each.
     """
-    folder = pathlib.Path(path)
+    folder = fetched(str(path)) if is_url(path) else pathlib.Path(path)
     if (folder / "cells").is_dir():
         if table is not None:
             raise StoreError(f"`{folder}` is a store, without the table {table!r}.")

@@ -21,7 +21,8 @@ _CARRIERS = (
     *("cfljax.base.durable", "cfljax.base.sealed", "cfljax.base.unpacking"),
     *("cfljax.cards", "cfljax.cores", "cfljax.report"),
     *("cfljax.engine.cache", "cfljax.engine.claims", "cfljax.engine.kept"),
-    *("cfljax.engine.processes", "cfljax.engine.progress", "cfljax.engine.provenance"),
+    *("cfljax.engine.objects", "cfljax.engine.processes", "cfljax.engine.progress"),
+    "cfljax.engine.provenance",
     *("cfljax.engine.sources", "cfljax.engine.store", "cfljax.engine.sweeps"),
     "cfljax.engine.upkeep",
 )

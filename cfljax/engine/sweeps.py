@@ -24,6 +24,7 @@ from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
 from cfljax.engine.kept import StoreError, disk_errors, key_of, read
+from cfljax.engine.objects import Leases, claims_on, folder_of
 from cfljax.engine.processes import (
     follow,
     gathered,
@@ -142,7 +143,8 @@ def sweep(
       grid: cells and trials.
       simulate: `(trial, key, constants) -> {name: array}`, one trial; pure and
         traceable. Its outputs have the same shapes in all cells. None with `joint`.
-      path: the store, a folder, made if missing; see `store`.
+      path: the store, a folder, made if missing, see `store`; or s3://BUCKET/PREFIX,
+        see `objects`.
       constants: arrays that all trials share. They are no part of what identifies a
         store: raise `grid.revision` when they change.
       chunk: trials per compiled call, `BLOCK` at most; None for as many as fit.
@@ -187,8 +189,8 @@ def sweep(
 
     Raises:
       StoreError: if `path` belongs to something else, a cell was begun by other code,
-        the disk refuses or, without `shard` and `waits`, other runs still compute
-        blocks. Blocks that are done stay done.
+        the disk or server refuses or, without `shard` and `waits`, other runs still
+        compute blocks. Blocks that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
         fit in `memory`, the results do not fit in what is free, or outputs are not
         what the grid announces.
@@ -251,7 +253,7 @@ def _fill(
     accept_code: str | None,
 ) -> xarray.Dataset:
     """What `sweep` does, once it is known how to compute."""
-    cells, path = grid.cells(), pathlib.Path(path)
+    cells, path = grid.cells(), folder_of(path)
     rule = _Rule(enough)
     store = Store(path, grid)
     states = rule.states(grid, cells, store)
@@ -270,11 +272,11 @@ def _fill(
         log.warning(
             "`%s`: %d blocks are damaged or not what their place says; computing them"
             " again.",
-            path,
+            store.name,
             len(damaged),
         )
-    with Claims(path) as claims:
-        journal = Journal(path, claims)
+    with claims_on(path) as claims:
+        journal = Journal(store.name, claims)
         options = {name: given[name] for name in ("batching", "chunk", "memory")}
         options |= {"devices_used": given["devices"], "joint": joint is not None}
         options |= {"by_rounds": by_rounds}
@@ -355,7 +357,7 @@ def _results(
     states = rule.states(grid, cells, store)
     if any(states[block] == OPEN for block in store.damaged - damaged):
         raise StoreError(
-            f"`{path}` was damaged while it was written; run again to repair it."
+            f"`{store.name}` was damaged while it was written; run again to repair it."
         )
     dataset = _labelled(grid, store, states)
     count, failed = dataset.attrs["open_blocks"], dataset.attrs["failures"]
@@ -375,8 +377,9 @@ def _results(
         )
     if count and not is_part:
         raise StoreError(
-            f"{count} blocks of `{path}` are being computed by another run; start again"
-            " when it has ended, or with `waits`, `--wait`. What is done stays done."
+            f"{count} blocks of `{store.name}` are being computed by another run; start"
+            " again when it has ended, or with `waits`, `--wait`. What is done stays"
+            " done."
         )
     _note_runs(store, states)
     return dataset
@@ -525,7 +528,7 @@ class _Work:
         self,
         grid: Grid,
         store: Store,
-        claims: Claims,
+        claims: Claims | Leases,
         journal: Journal,
         bar: Bar,
         rule: _Rule,
@@ -566,7 +569,7 @@ class _Work:
             while left:
                 held = [piece for piece in left if not self._take(piece, compute)]
                 if len(held) == len(left):
-                    if not waits:
+                    if not waits and not self._claims.may_be_over():
                         break
                     if not is_told:
                         is_told = True
@@ -679,7 +682,8 @@ class _Work:
             own = {name: array[had - min(held) :] for name, array in outputs.items()}
             found[block[:-1]] = own
             about = self._about(block) | took
-            self._store.write(block, own, about, behind=had)
+            if not self._store.write(block, own, about, behind=had):
+                self._check_code([block[:-1]])  # Of whoever was faster.
             self._forget(block, range(missing.start, missing.stop))
         self._blocks += len(found)
         self._seconds += seconds
@@ -687,6 +691,7 @@ class _Work:
 
     def state_file(self, trial: Any, index: int) -> pathlib.Path:
         """Where the state of a trial is kept that is a long run."""
+        self._store.pull_states(trial, index)
         return _sound(self._store.state_file(trial, index, key_of(self.origin.code)))
 
     def took_up(self, core_seconds: float) -> None:
@@ -715,13 +720,11 @@ class _Work:
     ) -> None:
         """Of some trials, those of all code, or but of this run's, or but the last."""
         code = key_of(self.origin.code)
-        for index in trials:
-            own = self._store.state_file(trial, index, code).stem
-            for state in self._store.state_files(trial, index):
-                is_own, is_last = state.name.startswith(own), state.suffix == ".npz"
-                if not (but_own and is_own) and not (but_last and is_last):
-                    with disk_errors(state):
-                        state.unlink(missing_ok=True)
+        own = tuple(self._store.state_file(trial, i, code).stem for i in trials)
+        for state in self._store.state_files(trial, trials):
+            is_own, is_last = state.name.startswith(own), state.suffix == ".npz"
+            if not (but_own and is_own) and not (but_last and is_last):
+                self._store.delete_state(state)
 
     @contextlib.contextmanager
     def own_states(self, trial: Any, trials: Sequence[int]) -> Iterator[None]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cfljax.base.durable import sync
-from cfljax.engine import kept
+from cfljax.engine import kept, objects
 from cfljax.engine.claims import undisturbed
 from cfljax.engine.grid import BLOCK
 from cfljax.engine.kept import Kept, StoreError, disk_errors
@@ -21,6 +21,7 @@ from cfljax.engine.store import is_at, state_key
 Condition = Literal["sound", "damaged", "exchanged", "left over", "unknown"]
 USELESS: tuple[Condition, ...] = ("damaged", "exchanged", "left over")
 _JOURNALS = ("lock", FILE, "failures.jsonl")
+Where = pathlib.Path | str  # A path, or the URL of a store in a bucket.
 _KEY = re.compile("[0-9a-f]{24}")
 _STATE = re.compile(rf"(?P<key>{_KEY.pattern})-(?P<index>\d+)-{_KEY.pattern}[.\d]*")
 
@@ -68,7 +69,7 @@ class Holding(NamedTuple):
     last: str
 
 
-def holdings(path: pathlib.Path) -> list[Holding]:
+def holdings(path: Where) -> list[Holding]:
     """What is there, sound files alone; raises StoreError as `survey`.
 
     Cost: reads every file.
@@ -133,13 +134,14 @@ def _holding(
     )
 
 
-def survey(path: pathlib.Path) -> list[Item]:
+def survey(path: Where) -> list[Item]:
     """Every file of a store, a folder of kept arrays or of a checkpoint, and what it is
     worth: digests are computed, and places compared with what a file says of itself.
 
     Args:
-      path: a store; a folder of results that has one; a folder of kept arrays, such as
-        a study's `cells`; or one file, a checkpoint or a state.
+      path: a store, which may be in a bucket; a folder of results that has one; a
+        folder of kept arrays, such as a study's `cells`; or one file, a checkpoint or a
+        state.
 
     Raises:
       StoreError: if it is none of these, or cannot be read.
@@ -155,8 +157,9 @@ def survey(path: pathlib.Path) -> list[Item]:
     return [_item(folder, file, over) for file in every]
 
 
-def _place(path: pathlib.Path) -> tuple[pathlib.Path | None, list[pathlib.Path]]:
+def _place(path: Where) -> tuple[pathlib.Path | None, list[pathlib.Path]]:
     """The folder, None for a single file, and the files of arrays."""
+    path = objects.fetched(path) if objects.is_url(path) else pathlib.Path(path)
     if path.is_file():
         beside = path.with_name(f"{path.name}.before")
         return None, [path, *([beside] if beside.is_file() else [])]
@@ -316,7 +319,7 @@ def _of_state(file: pathlib.Path, over: set[str]) -> tuple[Condition, str]:
     return ("damaged", found) if isinstance(found, str) else ("sound", "")
 
 
-def repair(path: pathlib.Path) -> list[Item]:
+def repair(path: Where) -> list[Item]:
     """Delete what is damaged or left over, so that the next run computes it again, and
     put what is exchanged where it belongs, if nothing is there. Nothing else changes.
 
@@ -327,10 +330,16 @@ def repair(path: pathlib.Path) -> list[Item]:
       What was found to be no use.
 
     Raises:
-      StoreError: as `survey`; if a run is at work in the store, or the disk refuses.
+      StoreError: as `survey`; if a run is at work in the store, or the disk refuses;
+        and of a bucket.
     """
+    if objects.is_url(path):
+        raise StoreError(
+            f"`{path}` is not repaired: what is damaged there the next run computes"
+            " again, and replaces."
+        )
     folder, _ = _place(path)
-    root = path.parent if folder is None else folder
+    root = pathlib.Path(path).parent if folder is None else folder
     if folder is None:
         return _repaired(root, survey(path))
     with undisturbed(folder) as is_alone:
