@@ -384,7 +384,7 @@ def test_an_interrupted_process_interrupts_all(monkeypatch):
     [
         ([FREE, "werner.fig44"], "unknown id 'werner.fig44'; nearest: werner.fig4"),
         ([FREE, "--num-trials", "3"], "unrecognized arguments: --num-trials 3"),
-        ([FREE, "--data", "nowhere"], "`--data` must name a folder that exists, got nowhere"),
+        ([FREE, "--data", "nowhere"], "`--data` must name a folder that exists, got "),
         ([FREE, "--out", "file"], "`file` is no folder"),
         ([FREE, "--page"], "`--page` is of all experiments, got werner.fig4"),
     ],
