@@ -1,0 +1,78 @@
+"""What became of everything that a battery did, counted by how it ended."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# How a case may end well,
+WELL = {
+    "right": "ended with the bits of an undisturbed run",
+    "again": "noticed, and computed again",
+    "refused": "noticed, and refused in one line",
+    "harmless": "changed nothing, by a stated reason",
+    "taken": "taken as it is, where nothing can notice: no digest, or one made anew",
+}
+# and how it may not.
+BADLY = {
+    "lost": "something that was done is gone, or was done again",
+    "silent": "other results without a word",
+    "traceback": "an error of another kind than one line, or no end",
+    "ran": "code of a file was run",
+}
+
+
+class End(NamedTuple):
+    """How one case ended: the kind, what it was of, and why that is right or wrong."""
+
+    kind: str
+    of: str
+    why: str = ""
+
+
+@dataclasses.dataclass
+class Tally:
+    """Cases by their ends, and an example of each that is wrong."""
+
+    ends: Counter[End] = dataclasses.field(default_factory=Counter)
+    faults: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, kind: str, of: str, why: str = "", *, case: str = "") -> None:
+        """Count a case; of one that ended badly `case` and `why` are told."""
+        assert kind in WELL or kind in BADLY, kind
+        if kind in BADLY:
+            self.faults.append(f"{kind}: {case or of}: {why}"[:600])
+            why = ""
+        self.ends[End(kind, of, why)] += 1
+
+    def count(self, *kinds: str) -> int:
+        """How many cases ended so; all if no kind is named."""
+        every = self.ends.items()
+        return sum(number for end, number in every if not kinds or end.kind in kinds)
+
+    @property
+    def num_bad(self) -> int:
+        """How many ended badly."""
+        return self.count(*BADLY)
+
+    def as_json(self) -> str:
+        """In one line."""
+        ends = [[*end, number] for end, number in self.ends.items()]
+        return json.dumps({"ends": ends, "faults": self.faults})
+
+    @staticmethod
+    def from_json(text: str) -> "Tally":
+        """The inverse."""
+        found = json.loads(text)
+        ends = {End(*end): number for *end, number in found["ends"]}
+        return Tally(Counter(ends), list(found["faults"]))
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """All of them together."""
+    whole = Tally()
+    for own in tallies:
+        whole.ends.update(own.ends)
+        whole.faults += own.faults
+    return whole
