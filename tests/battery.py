@@ -21,14 +21,14 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import battery_files
 import battery_kills
 import battery_lines
 import battery_machines
-from tally import BADLY, WELL, Tally, total
+from tally import BADLY, WELL, Batch, Part, Tally, cut, total
 from trusted_files import SUBJECTS
 
 from cfljax import report
@@ -39,33 +39,6 @@ OUT = pathlib.Path("figures/battery")
 PATIENCE = 900.0  # Seconds for one batch.
 
 
-class Batch(NamedTuple):
-    """What one process does: some units of a part."""
-
-    name: str  # Of all that a part has none twice.
-    units: int
-    play: Callable[[pathlib.Path, int], Tally]
-
-
-class Part(NamedTuple):
-    """One kind of harm.
-
-    does: what, in a few words.
-    asked: how many units of it.
-    batches: given the folder of notes and the seed, all of them.
-    controls: what is taken away, and a batch that must then be seen to fail.
-    """
-
-    does: str
-    asked: int
-    batches: Callable[[pathlib.Path, int], Sequence[Batch]]
-    controls: Mapping[str, Callable[[pathlib.Path, int], Tally]]
-
-
-def _cut(number: int, size: int) -> Iterator[range]:
-    return (range(at, min(at + size, number)) for at in range(0, number, size))
-
-
 def _changes(folder: pathlib.Path, seed: int) -> list[Batch]:
     """All changes of all files, in batches that come in a random order."""
     file = folder / "sizes.json"
@@ -74,7 +47,7 @@ def _changes(folder: pathlib.Path, seed: int) -> list[Batch]:
         file.write_text(json.dumps(found))
     batches = []
     for name, number in json.loads(file.read_text()).items():
-        for units in _cut(number, 100):
+        for units in cut(number, 100):
             play = lambda folder, seed, name=name, units=units: (
                 battery_files.play_changes(folder, seed, name, units)
             )
@@ -86,7 +59,7 @@ def _changes(folder: pathlib.Path, seed: int) -> list[Batch]:
 def _damages(folder: pathlib.Path, seed: int) -> list[Batch]:
     del folder, seed
     batches = []
-    for units in _cut(-(-2000 // len(SUBJECTS)), 63):
+    for units in cut(-(-2000 // len(SUBJECTS)), 63):
         for name in SUBJECTS:
             play = lambda folder, seed, name=name, units=units: (
                 battery_files.play_damage(folder, seed, name, units)
@@ -120,14 +93,7 @@ PARTS: dict[str, Part] = {
         },
     ),
 }
-for module in (battery_kills, battery_lines, battery_machines):
-    for name, own in module.PARTS.items():
-        PARTS[name] = Part(
-            own.does,
-            own.asked,
-            lambda folder, seed, own=own: [Batch(*one) for one in own.batches()],
-            own.controls,
-        )
+PARTS |= battery_kills.PARTS | battery_lines.PARTS | battery_machines.PARTS
 
 
 # Processes
@@ -175,7 +141,11 @@ def _ended(process: int, place: pathlib.Path, deadline: float) -> Any:
 
 
 def _said(place: pathlib.Path) -> str:
-    text = (place / "said").read_text(errors="replace") if (place / "said").exists() else ""
+    text = (
+        (place / "said").read_text(errors="replace")
+        if (place / "said").exists()
+        else ""
+    )
     return " ".join(text[-600:].split())
 
 

@@ -164,7 +164,11 @@ def _said(form: str, file: str, whole: bytes, chance: random.Random) -> Iterator
             continue
         harm = written(f"{name}, digest anew", content(is_signed=True))
         yield Case(file, harm, is_signed=True)
-        if form == "npz" and name.startswith(".meaning") and (own := _moved(whole, text)):
+        if (
+            form == "npz"
+            and name.startswith(".meaning")
+            and (own := _moved(whole, text))
+        ):
             yield Case(file, own._replace(name=f"{name}, {own.name}"), is_signed=True)
 
 
@@ -206,8 +210,11 @@ def cases(folder: pathlib.Path, name: str, seed: int) -> list[Case]:
         whole = files[file]
         if form := subject.forms.get(kind):
             found += _said(form, file, whole, chance)
-        others = {f"{kind} {other}": files[other] for other, own in files.items()
-                  if other != file and subject.kind(other) == kind}
+        others = {
+            f"{kind} {other}": files[other]
+            for other, own in files.items()
+            if other != file and subject.kind(other) == kind
+        }
         some = dict(chance.sample(sorted(strangers.items()), 6)) | _pickles()
         found += [Case(file, h) for h in bytewise(whole, others | some, chance, 4)]
     chance.shuffle(found)

@@ -1,9 +1,10 @@
-"""What became of everything that a battery did, counted by how it ended."""
+"""What a battery is made of: parts, their batches, and a tally of how all ended."""
 
 import dataclasses
 import json
+import pathlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 # How a case may end well,
@@ -76,3 +77,35 @@ def total(tallies: Iterable[Tally]) -> Tally:
         whole.ends.update(own.ends)
         whole.faults += own.faults
     return whole
+
+
+# Plays something, given the folder of what is kept, and the seed.
+Play = Callable[[pathlib.Path, int], Tally]
+
+
+class Batch(NamedTuple):
+    """What one process does: so many units of a part, under a name of its own."""
+
+    name: str
+    units: int
+    play: Play
+
+
+class Part(NamedTuple):
+    """One kind of harm.
+
+    does: what, in a few words.
+    asked: how many units of it.
+    batches: given the folder of what is kept and the seed, all of them.
+    controls: what is taken away, and what must then be seen to end badly.
+    """
+
+    does: str
+    asked: int
+    batches: Callable[[pathlib.Path, int], Sequence[Batch]]
+    controls: Mapping[str, Play]
+
+
+def cut(number: int, size: int) -> Iterator[range]:
+    """Units in ranges of a size, the last one perhaps shorter."""
+    return (range(at, min(at + size, number)) for at in range(0, number, size))

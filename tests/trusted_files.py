@@ -151,9 +151,9 @@ def _kind_in_store(name: str) -> str | None:
     kinds = {".npz": "block", ".failed": "mark", ".jsonl": "failures"}
     if path.parent.name == "code":
         return "code"
-    return {"lock": "lock", "provenance.json": "provenance"}.get(path.name) or kinds.get(
-        path.suffix
-    )
+    return {"lock": "lock", "provenance.json": "provenance"}.get(
+        path.name
+    ) or kinds.get(path.suffix)
 
 
 STORE = Subject(
@@ -264,9 +264,11 @@ STATE = Subject(
     _use_state,
     _of_state,
     forms={"state": "npz", "state before": "npz", "code": "json"},
-    harmless={**STORE.harmless, "state": TOLD, "state before": RUN.harmless[
-        "checkpoint before"
-    ]},
+    harmless={
+        **STORE.harmless,
+        "state": TOLD,
+        "state before": RUN.harmless["checkpoint before"],
+    },
 )
 
 
