@@ -191,7 +191,7 @@ def run(
         ]
         if time.monotonic() > deadline:
             return
-        todo = [own for own in part.batches(notes.folder, notes.seed)]
+        todo = list(part.batches(notes.folder, notes.seed))
         done = sum(own.units for own in todo if own.name in known)
         whole = sum(own.units for own in todo)
         left = controls + [own for own in todo if own.name not in known]

@@ -326,47 +326,46 @@ def play_kills(
     """Kill workers at random times until so many are killed, or all is done; so often
     anew. With harm, what they rely on is taken away."""
     del folder
-    tally, left, turn, own = Tally(), kills, 0, WORKS[what]
+    tally, left = Tally(), kills
     warm()
-    while left > 0 and turn < 20:
-        turn += 1
-        with (
-            tempfile.TemporaryDirectory() as name,
-            pytest.MonkeyPatch.context() as patch,
-        ):
+    for turn in range(20):
+        with pytest.MonkeyPatch.context() as patch:
             if harm:
-                own.forget(patch)
-            place, file = pathlib.Path(name), pathlib.Path(name) / "log"
-            file.touch()
-            os.environ |= {"TRIAL_LOG": str(file), "TRIAL_SECONDS": "0.01"}
-            start = lambda i, place=place: fork(lambda: own.do(place, i, workers))
-            killed, statuses = batter(
-                start,
-                lambda file=file: file.read_bytes().count(b"\n"),
-                kills=left,
-                most=max(1, own.lines // (2 * left)),
-                seed=seed + 1000 * turn + workers,
-                workers=workers,
-            )
-            with file.open("a") as opened:
-                opened.writelines(f"kill {process}\n" for process in killed)
-            lines = [line.split() for line in file.read_text().splitlines()]
-            wrong = _in_fork(lambda: own.faults(place, lines), place)
-        ended = [status for status in statuses if status]
-        for status in ended:
-            tally.add("traceback", what, f"a worker ended with {status}")
-        for fault in wrong:
-            tally.add(
-                "silent" if "wrong" in fault or "other" in fault else "lost",
-                what,
-                fault,
-            )
-        for _ in killed:
-            tally.add("right", what)
-        left -= len(killed)
-        if harm:
+                WORKS[what].forget(patch)
+            left -= _killed(what, workers, left, seed + 1000 * turn + workers, tally)
+        if left <= 0 or harm:
             break
     return tally
+
+
+def _killed(what: str, workers: int, kills: int, seed: int, tally: Tally) -> int:
+    """One time all of it; how many were killed."""
+    own = WORKS[what]
+    with tempfile.TemporaryDirectory() as name:
+        place, file = pathlib.Path(name), pathlib.Path(name) / "log"
+        file.touch()
+        os.environ |= {"TRIAL_LOG": str(file), "TRIAL_SECONDS": "0.01"}
+        killed, statuses = batter(
+            lambda number: fork(lambda: own.do(place, number, workers)),
+            lambda: file.read_bytes().count(b"\n"),
+            kills=kills,
+            most=max(1, own.lines // (2 * kills)),
+            seed=seed,
+            workers=workers,
+        )
+        with file.open("a") as opened:
+            opened.writelines(f"kill {process}\n" for process in killed)
+        lines = [line.split() for line in file.read_text().splitlines()]
+        wrong = _in_fork(lambda: own.faults(place, lines), place)
+    for status in statuses:
+        if status:
+            tally.add("traceback", what, f"a worker ended with {status}")
+    for fault in wrong:
+        is_silent = "wrong" in fault or "other" in fault
+        tally.add("silent" if is_silent else "lost", what, fault)
+    for _ in killed:
+        tally.add("right", what)
+    return len(killed)
 
 
 def _in_fork(work: Callable[[], list[str]], place: pathlib.Path) -> list[str]:
@@ -529,8 +528,8 @@ def _control(what: str) -> Callable[[pathlib.Path, int], Tally]:
 
 PARTS: dict[str, Part] = {
     "kills": Part(
-        "SIGKILL at random times to 1-4 workers of sweeps, neural trials, a campaign of "
-        "the ledger and reports",
+        "SIGKILL at random times to 1-4 workers of sweeps, neural trials, a campaign "
+        "of the ledger and reports",
         sum(KILLS.values()),
         _batches_of_kills,
         {

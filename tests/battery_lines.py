@@ -1,5 +1,6 @@
 """Command lines and constructors that are given anything."""
 
+import contextlib
 import inspect
 import math
 import pathlib
@@ -36,7 +37,9 @@ def play_lines(units: range, folder: pathlib.Path, seed: int, harm: bool) -> Tal
     others are words by chance, which are read or refused."""
     del folder
     tally = Tally()
-    with properties.nothing_computed(), properties.nothing_checked():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(properties.nothing_computed())
+        stack.enter_context(properties.nothing_checked())
         with pytest.MonkeyPatch.context() as patch:
             if harm:
                 patch.setattr("cfljax.command.in_one_line", lambda text: f"{text}\n")

@@ -120,26 +120,28 @@ def play_full(units: range, folder: pathlib.Path, seed: int, harm: bool) -> Tall
         kept.__dict__["write"] = forgetful
     for unit in units:
         name = list(WRITERS)[unit % len(WRITERS)]
-        work, most = WRITERS[name]
-        room = random.Random(seed + unit).randrange(most)
-        label = f"{name} with room for {room} files"
+        room = random.Random(seed + unit).randrange(WRITERS[name][1])
         with tempfile.TemporaryDirectory() as place:
-            whole, own = pathlib.Path(place) / "whole", pathlib.Path(place) / "own"
-            whole.mkdir(), own.mkdir()
-            try:
-                expected = work(whole)
-                if fault := _is_told(lambda: work(own), room, expected):
-                    tally.add("silent", name, fault, case=label)
-                    continue
-                if work(own) == expected:
-                    tally.add("right", name)
-                else:
-                    tally.add(
-                        "lost", name, "it is not as it would have been", case=label
-                    )
-            except Exception as error:
-                tally.add("traceback", name, repr(error), case=label)
+            end, why = _filled(name, room, pathlib.Path(place))
+        tally.add(end, name, why, case=f"{name} with room for {room} files")
     return tally
+
+
+def _filled(name: str, room: int, place: pathlib.Path) -> tuple[str, str]:
+    """How one case ended, and why."""
+    work = WRITERS[name][0]
+    whole, own = place / "whole", place / "own"
+    for folder in (whole, own):
+        folder.mkdir()
+    try:
+        expected = work(whole)
+        if fault := _is_told(lambda: work(own), room, expected):
+            return "silent", fault
+        if work(own) == expected:
+            return "right", ""
+        return "lost", "it is not as it would have been"
+    except Exception as error:
+        return "traceback", repr(error)
 
 
 # Losses of power

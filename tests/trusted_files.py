@@ -363,7 +363,7 @@ def _draw_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _use_report(folder: pathlib.Path) -> Use:
-    """Fewer statements: what the manifest lists of the others goes, and nothing else."""
+    """Of fewer statements: what the manifest lists of others goes, and nothing else."""
     with toy_registry(), pytest.MonkeyPatch.context() as patch:
         _draw_nothing(patch)
         rows = toy_theory.ROWS[:1]

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 import jax
 
 from cfljax.base.durable import replacing, sync, sync_names
+from cfljax.base.unpacking import read_file
 from cfljax.engine.claims import Claims
 from cfljax.engine.kept import disk_errors
 
@@ -159,7 +160,7 @@ def runs_of(
       folder: a store, or results.
       commits: of the runs in question, by name; all of the journal's if None.
     """
-    there = {run.get("run"): run for run in _runs(folder / FILE)}
+    there = {run.get("run"): run for run in map(_readable, _runs(folder / FILE))}
     if commits is None:
         return list(there.values())
     # Of a run that a journal has lost, blocks still know the commit.
@@ -210,10 +211,29 @@ def _write(file: pathlib.Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 def _runs(file: pathlib.Path) -> list[dict[str, Any]]:
     try:
-        runs = json.loads(file.read_text())["runs"]
+        runs = json.loads(read_file(file))["runs"]
         return [run for run in runs if isinstance(run, dict)]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []  # Provenance that is lost must not stop a sweep.
+
+
+# What a journal tells of a run that somebody reads, with its kind.
+_READ: dict[str, Any] = {
+    "run": str,
+    "commit": dict,
+    "experiment": str,
+    "revision": int,
+    "cells": int,
+    "trials": int,
+}
+
+
+def _readable(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run without what is not of its kind, as a journal has no digest."""
+    own = {n: v for n, v in run.items() if isinstance(v, _READ.get(n, object))}
+    if not isinstance(own.get("commit", {}).get("id", ""), str):
+        del own["commit"]
+    return own
 
 
 def _is_torn(file: BinaryIO) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 import pandas
 import xarray
 
+from cfljax.base.unpacking import read_file
 from cfljax.engine.grid import BLOCK
 from cfljax.engine.kept import Kept, StoreError
 from cfljax.engine.provenance import FILE, runs_of
@@ -410,7 +411,7 @@ def _hashable(value: Any) -> Any:
 def _config(file: pathlib.Path) -> dict[str, Any]:
     """The configuration of some results, if it lies beside them."""
     try:
-        found = json.loads(file.read_text("utf-8"))
+        found = json.loads(read_file(file))
         if isinstance(found, dict):
             return found
     except FileNotFoundError:

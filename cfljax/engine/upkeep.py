@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cfljax.base.durable import sync
+from cfljax.base.unpacking import read_file
 from cfljax.engine import kept
 from cfljax.engine.claims import undisturbed
 from cfljax.engine.grid import BLOCK
@@ -275,7 +276,7 @@ def _of_arrays(file: pathlib.Path) -> tuple[Condition, str]:
 def _of_journal(file: pathlib.Path) -> tuple[Condition, str]:
     """Of what all runs write."""
     try:
-        text = file.read_text("utf-8")
+        text = read_file(file).decode()
         if file.name == FILE and not isinstance(json.loads(text)["runs"], list):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -297,7 +298,7 @@ def _is_json(line: str) -> bool:
 def _of_code(file: pathlib.Path) -> tuple[Condition, str]:
     """Of what a digest of code stands for."""
     try:
-        if kept.key_of(json.loads(file.read_text("utf-8"))) == file.stem:
+        if kept.key_of(json.loads(read_file(file))) == file.stem:
             return "sound", ""
     except (OSError, ValueError, RecursionError):
         pass

@@ -52,7 +52,7 @@ class Folder:
 
         Folders that are older than such entries are told by their settings.
         """
-        if self.run is not None and "command" in self.run:
+        if self.run is not None and isinstance(self.run.get("command"), str):
             return self.run["command"]
         own = (name for name in PRESETS if self.agrees_with(name))
         return next((command(self.entry, name) for name in own), None)
@@ -85,7 +85,8 @@ class Folder:
 
     def left_out(self) -> Mapping[str, int]:
         """Bytes of the files that were too large, by name."""
-        return (self.run or {}).get(LEFT_OUT, {})
+        found = (self.run or {}).get(LEFT_OUT, {})
+        return found if isinstance(found, dict) else {}
 
     def fault(self) -> str | None:
         """What is missing or cut off; None if it is whole."""
@@ -128,7 +129,7 @@ def read(path: pathlib.Path, entry: Entry) -> Folder | None:
 def _json(path: pathlib.Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
