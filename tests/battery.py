@@ -11,6 +11,7 @@ is written when it ends, for whatever reason.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -149,10 +150,6 @@ def _said(place: pathlib.Path) -> str:
     return " ".join(text[-600:].split())
 
 
-def _tally_of(play: Callable[[], Tally]) -> Callable[[], str]:
-    return lambda: play().as_json()
-
-
 class Notes:
     """What is done of a battery of one seed."""
 
@@ -163,13 +160,18 @@ class Notes:
     def of(self, part: str) -> list[dict[str, Any]]:
         """Batches and controls of a part that are done."""
         file = self.folder / f"{part}.jsonl"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [json.loads(line) for line in lines]
+        found = []
+        for line in file.read_text().splitlines() if file.exists() else ():
+            with contextlib.suppress(
+                ValueError
+            ):  # Half a line, of one that was killed.
+                found.append(json.loads(line))
+        return found
 
     def add(self, part: str, **entry: Any) -> None:
         """Note one more."""
         with (self.folder / f"{part}.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write("\n" * bool(file.tell()) + json.dumps(entry))
 
 
 def run(
@@ -214,7 +216,7 @@ def _run(
     while left or running:
         while left and len(running) < workers and time.monotonic() < deadline:
             batch, place = left.pop(0), tempfile.TemporaryDirectory()
-            play = _tally_of(lambda own=batch: own.play(notes.folder, notes.seed))
+            play = lambda own=batch: own.play(notes.folder, notes.seed).as_dict()
             process = _begin(play, pathlib.Path(place.name))
             running[process] = batch, place, time.monotonic()
         if not running:
@@ -226,10 +228,10 @@ def _run(
                 continue
             del running[process]
             try:
-                tally = Tally.from_json(_ended(process, folder, started + PATIENCE))
+                tally = Tally.from_dict(_ended(process, folder, started + PATIENCE))
             except RuntimeError as error:
                 tally = Tally()
-                tally.add("traceback", "batch", str(error), case=batch.name)
+                tally.add("traceback", "batch", str(error), case=batch.name, units=0)
             place.cleanup()
             seconds = time.monotonic() - started
             notes.add(
@@ -237,7 +239,7 @@ def _run(
                 name=batch.name,
                 units=batch.units,
                 seconds=round(seconds, 2),
-                tally=json.loads(tally.as_json()),
+                tally=tally.as_dict(),
             )
             done += batch.units
             if batch.units:
@@ -283,11 +285,11 @@ def rows(notes: Notes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             continue
         batches = [entry for entry in entries if entry["units"]]
         controls = [entry for entry in entries if not entry["units"]]
-        read = lambda entry: Tally.from_json(json.dumps(entry["tally"]))
+        read = lambda entry: Tally.from_dict(entry["tally"])
         tally = total(map(read, batches))
         seen = sum(bool(read(entry).num_bad) for entry in controls)
         row: dict[str, Any] = {"part": name, "does": part.does, "asked": part.asked}
-        row["done"] = sum(entry["units"] for entry in batches)
+        row["done"] = tally.done
         row |= {kind: tally.count(kind) for kind in (*WELL, *BADLY)}
         row["controls"] = f"{seen} of {len(part.controls)}"
         row["seconds"] = round(sum(entry["seconds"] for entry in entries))

@@ -359,10 +359,10 @@ def _killed(what: str, workers: int, kills: int, seed: int, tally: Tally) -> int
         wrong = _in_fork(lambda: own.faults(place, lines), place)
     for status in statuses:
         if status:
-            tally.add("traceback", what, f"a worker ended with {status}")
+            tally.add("traceback", what, f"a worker ended with {status}", units=0)
     for fault in wrong:
         is_silent = "wrong" in fault or "other" in fault
-        tally.add("silent" if is_silent else "lost", what, fault)
+        tally.add("silent" if is_silent else "lost", what, fault, units=0)
     for _ in killed:
         tally.add("right", what)
     return len(killed)
@@ -503,8 +503,9 @@ def play_zombies(units: range, folder: pathlib.Path, seed: int, harm: bool) -> T
                 wrong = _zombie(variant, pathlib.Path(place), chance)
             if not wrong:
                 tally.add("right", variant)
-            for fault in wrong:
-                tally.add("lost" if "twice" in fault else "silent", variant, fault)
+            for number, fault in enumerate(wrong):
+                kind = "lost" if "twice" in fault else "silent"
+                tally.add(kind, variant, fault, units=int(not number))
             if harm and wrong:
                 break
     return tally

@@ -110,21 +110,25 @@ def play_full(units: range, folder: pathlib.Path, seed: int, harm: bool) -> Tall
     is room, and all must be as it would have been."""
     del folder
     tally = Tally()
-    if harm:
-        quiet = kept.write
-
-        def forgetful(*arguments: Any, **options: Any) -> None:
-            with contextlib.suppress(OSError):
-                quiet(*arguments, **options)
-
-        kept.__dict__["write"] = forgetful
-    for unit in units:
-        name = list(WRITERS)[unit % len(WRITERS)]
-        room = random.Random(seed + unit).randrange(WRITERS[name][1])
-        with tempfile.TemporaryDirectory() as place:
-            end, why = _filled(name, room, pathlib.Path(place))
-        tally.add(end, name, why, case=f"{name} with room for {room} files")
+    with pytest.MonkeyPatch.context() as patch:
+        if harm:
+            patch.setattr(kept, "write", _forgetful)
+        for unit in units:
+            name = list(WRITERS)[unit % len(WRITERS)]
+            room = random.Random(seed + unit).randrange(WRITERS[name][1])
+            with tempfile.TemporaryDirectory() as place:
+                end, why = _filled(name, room, pathlib.Path(place))
+            tally.add(end, name, why, case=f"{name} with room for {room} files")
     return tally
+
+
+def _forgetful(path: pathlib.Path, *arguments: Any, **options: Any) -> None:
+    """`kept.write` that passes over what the disk says."""
+    with contextlib.suppress(OSError):
+        _WRITE(path, *arguments, **options)
+
+
+_WRITE = kept.write
 
 
 def _filled(name: str, room: int, place: pathlib.Path) -> tuple[str, str]:
@@ -157,7 +161,7 @@ def play_power(
     del folder, seed
     tally = Tally()
     if not power.is_there():
-        tally.add("traceback", kind, "needs /dev/fuse and its library")
+        tally.add("traceback", kind, "needs /dev/fuse and its library", units=0)
         return tally
     with tempfile.TemporaryDirectory() as name:
         place = pathlib.Path(name)
@@ -165,10 +169,10 @@ def play_power(
             str(place / "at"), honoured, kind, losses
         )
         for own in lost:
-            tally.add("lost", kind, own)
+            tally.add("lost", kind, own, units=0)
         for status in statuses:
             if status:
-                tally.add("traceback", kind, f"a worker ended with {status}")
+                tally.add("traceback", kind, f"a worker ended with {status}", units=0)
         if not lost:
             if kind == "sweep":
                 grid = test_power_loss.cells(test_power_loss.NUM_TRIALS)
@@ -178,7 +182,7 @@ def play_power(
                 os.environ["TRIAL_LOG"] = str(place / "log")
                 expected = test_power_loss._long(None)
             if (place / "at" / "end").read_text() != expected:
-                tally.add("silent", kind, "other numbers")
+                tally.add("silent", kind, "other numbers", units=0)
         for _ in range(count if not lost else 0):
             tally.add("right", kind)
     return tally
@@ -204,7 +208,9 @@ def play_slurm(kills: int, folder: pathlib.Path, seed: int) -> Tally:
     del folder
     tally, chance = Tally(), random.Random(seed)
     if slurm_cluster.missing():
-        tally.add("traceback", "slurm", f"not installed: {slurm_cluster.missing()}")
+        tally.add(
+            "traceback", "slurm", f"not installed: {slurm_cluster.missing()}", units=0
+        )
         return tally
     with tempfile.TemporaryDirectory(prefix="slurm_") as name:
         place = pathlib.Path(name)
@@ -231,7 +237,7 @@ def play_slurm(kills: int, folder: pathlib.Path, seed: int) -> Tally:
                 assert kept_all, "what was done was done again"
                 slurm.check_same(out, whole, last)
             except (AssertionError, subprocess.CalledProcessError) as error:
-                tally.add("lost", "slurm", repr(error))
+                tally.add("lost", "slurm", repr(error), units=0)
         for _ in range(killed):
             tally.add("right", "slurm")
     return tally

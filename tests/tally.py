@@ -1,11 +1,10 @@
 """What a battery is made of: parts, their batches, and a tally of how all ended."""
 
 import dataclasses
-import json
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # How a case may end well,
 WELL = {
@@ -34,18 +33,26 @@ class End(NamedTuple):
 
 @dataclasses.dataclass
 class Tally:
-    """Cases by their ends, and an example of each that is wrong."""
+    """Cases by their ends, and what is told of those that are wrong.
+
+    done: units that were really done.
+    """
 
     ends: Counter[End] = dataclasses.field(default_factory=Counter)
     faults: list[str] = dataclasses.field(default_factory=list)
+    done: int = 0
 
-    def add(self, kind: str, of: str, why: str = "", *, case: str = "") -> None:
-        """Count a case; of one that ended badly `case` and `why` are told."""
+    def add(
+        self, kind: str, of: str, why: str = "", *, case: str = "", units: int = 1
+    ) -> None:
+        """Count a case that is so many units; of one that ended badly `case` and `why`
+        are told."""
         assert kind in WELL or kind in BADLY, kind
         if kind in BADLY:
             self.faults.append(f"{kind}: {case or of}: {why}"[:600])
             why = ""
         self.ends[End(kind, of, why)] += 1
+        self.done += units
 
     def count(self, *kinds: str) -> int:
         """How many cases ended so; all if no kind is named."""
@@ -57,17 +64,16 @@ class Tally:
         """How many ended badly."""
         return self.count(*BADLY)
 
-    def as_json(self) -> str:
-        """In one line."""
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
         ends = [[*end, number] for end, number in self.ends.items()]
-        return json.dumps({"ends": ends, "faults": self.faults})
+        return {"ends": ends, "faults": self.faults, "done": self.done}
 
     @staticmethod
-    def from_json(text: str) -> "Tally":
+    def from_dict(found: Mapping[str, Any]) -> "Tally":
         """The inverse."""
-        found = json.loads(text)
         ends = {End(*end): number for *end, number in found["ends"]}
-        return Tally(Counter(ends), list(found["faults"]))
+        return Tally(Counter(ends), list(found["faults"]), found["done"])
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -76,6 +82,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
     for own in tallies:
         whole.ends.update(own.ends)
         whole.faults += own.faults
+        whole.done += own.done
     return whole
 
 
