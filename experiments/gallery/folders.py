@@ -52,7 +52,7 @@ class Folder:
 
         Folders that are older than such entries are told by their settings.
         """
-        if self.run is not None and isinstance(self.run.get("command"), str):
+        if self.run is not None and "command" in self.run:
             return self.run["command"]
         own = (name for name in PRESETS if self.agrees_with(name))
         return next((command(self.entry, name) for name in own), None)
@@ -85,8 +85,7 @@ class Folder:
 
     def left_out(self) -> Mapping[str, int]:
         """Bytes of the files that were too large, by name."""
-        found = (self.run or {}).get(LEFT_OUT, {})
-        return found if isinstance(found, dict) else {}
+        return (self.run or {}).get(LEFT_OUT, {})
 
     def fault(self) -> str | None:
         """What is missing or cut off; None if it is whole."""
@@ -122,8 +121,23 @@ def read(path: pathlib.Path, entry: Entry) -> Folder | None:
         return None
     settings, origin = (_json(path / name) for name in (SETTINGS, ORIGIN))
     runs = origin.get("runs") if origin is not None else None
-    is_whole = isinstance(runs, list) and all(isinstance(run, dict) for run in runs)
+    is_whole = isinstance(runs, list) and all(map(_is_run, runs))
     return Folder(path, entry, settings, runs if is_whole and runs else ())
+
+
+def _is_run(run: Any) -> bool:
+    """Whether an entry of a provenance, which has no digest, can be read as one."""
+    if not isinstance(run, dict):
+        return False
+    commit, sizes = run.get("commit") or {"id": ""}, run.get(LEFT_OUT, {})
+    return (
+        isinstance(run.get("command", ""), str)
+        and isinstance(run.get("finished") or "", str)
+        and isinstance(commit, dict)
+        and isinstance(commit.get("id"), str)
+        and isinstance(sizes, dict)
+        and all(isinstance(size, int) for size in sizes.values())
+    )
 
 
 def _json(path: pathlib.Path) -> dict[str, Any] | None:
