@@ -195,10 +195,13 @@ def _make_run_alone(folder: pathlib.Path) -> None:
 
 
 def _use_run(folder: pathlib.Path) -> Use:
-    runs = _runs()
-    is_there = (folder / "run.npz").exists() or (folder / "run.npz.before").exists()
+    runs, file = _runs(), folder / "run.npz"
+    is_there = file.exists() or (folder / "run.npz.before").exists()
+    if file.is_file():
+        upkeep.holdings(file)
+        upkeep.survey(file)
     with _heard() as said:
-        found = runs.bits(runs.start(checkpoint=folder / "run.npz", every=runs.LONG))
+        found = runs.bits(runs.start(checkpoint=file, every=runs.LONG))
     return Use(repr(found), int(not is_there), " ".join(said))
 
 

@@ -108,7 +108,7 @@ def _holding(
     stats = [file.stat() for file, _ in own]
     each: dict[str, int] = {}
     for about in abouts:
-        if "asked" in about:
+        if "asked" in about and "cell" in about:
             each[about["cell"]] = max(about["asked"], each.get(about["cell"], 0))
     asked = [sum(each.values())] * bool(each)
     asked += [
@@ -125,13 +125,21 @@ def _holding(
         experiment,
         revision,
         cells=len({about.get("cell", number) for number, about in enumerate(abouts)}),
-        trials=sum(about.get("trials", about.get("rounds", 0)) for about in abouts),
+        trials=sum(map(_num_trials, abouts)),
         asked=max(asked, default=None),
         bytes=sum(status.st_size for status in stats),
-        code=tuple(sorted({about["code"] for about in abouts if "code" in about})),
+        code=tuple(
+            sorted({a["code"] for a in abouts if isinstance(a.get("code"), str)})
+        ),
         first=told(times[0]),
         last=told(times[-1]),
     )
+
+
+def _num_trials(about: Mapping[str, Any]) -> int:
+    """Of a block, or rounds of a checkpoint; 0 where a file says something else."""
+    found = about.get("trials", about.get("rounds", 0))
+    return found if isinstance(found, int) else 0
 
 
 def survey(path: pathlib.Path) -> list[Item]:
