@@ -481,7 +481,9 @@ def _make_ledger(folder: pathlib.Path) -> None:
 
 def _use_ledger(folder: pathlib.Path) -> Use:
     """The ledger is written from the store, whatever it was."""
-    before = (folder / "out" / "ledger.csv").read_bytes()
+    row = folder / "out" / "ledger.csv"
+    is_plain = row.is_file() and not row.is_symlink()
+    before = row.read_bytes() if is_plain else b""
     summary = write_ledger([folder / "s"], folder / "out")
     names = "ledger.csv", "table.md"
     files = [(folder / "out" / name).read_bytes() for name in names]

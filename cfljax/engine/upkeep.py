@@ -106,6 +106,7 @@ def _holding(
 ) -> Holding:
     abouts = [found.about for _, found in own if isinstance(found.about, dict)]
     stats = [file.stat() for file, _ in own]
+    codes = [about.get("code") for about in abouts]
     each: dict[str, int] = {}
     for about in abouts:
         if "asked" in about and "cell" in about:
@@ -128,9 +129,7 @@ def _holding(
         trials=sum(map(_num_trials, abouts)),
         asked=max(asked, default=None),
         bytes=sum(status.st_size for status in stats),
-        code=tuple(
-            sorted({a["code"] for a in abouts if isinstance(a.get("code"), str)})
-        ),
+        code=tuple(sorted({code for code in codes if isinstance(code, str)})),
         first=told(times[0]),
         last=told(times[-1]),
     )
