@@ -59,8 +59,8 @@ def _told(entry: Entry) -> str:
 def size(entry: Entry) -> str | None:
     """The preset of the committed results; None without any, or without a checkout."""
     try:
-        text = (_RESULTS / entry.id / "provenance.json").read_text("utf-8")
-        runs = json.loads(text)["runs"]
+        file = _RESULTS / entry.id / "provenance.json"
+        runs = json.loads(file.read_text("utf-8"))["runs"] if file.is_file() else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if said := next(_presets(runs), None):

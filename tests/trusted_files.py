@@ -227,7 +227,7 @@ def long_trial(trial: Trial, key: Any, constants: Any) -> dict[str, Any]:
     del constants
     runs = _runs()
     state, _ = runs.cfl.run(runs.build("ifca"), key, runs.draw(), num_rounds=5)
-    return {"value": trial.separation * np.asarray(state.models["weights"]).ravel()}
+    return {"value": trial.separation * np.asarray(state.models).ravel()}
 
 
 LONG_GRID = plain_grid(axes={"separation": (0.5,)}, num_trials=2)
@@ -290,7 +290,13 @@ def _use_saved(folder: pathlib.Path) -> Use:
 
 
 SAVED = Subject(
-    _make_saved, _use_saved, lambda name: "saved models", {"saved models": "npz"}
+    _make_saved,
+    _use_saved,
+    lambda name: "saved models",
+    {"saved models": "npz"},
+    taken={
+        "saved models, exchanged": "it says of which shapes it is, not of which run"
+    },
 )
 KEY = ["a law", 3, {"n": 0.5, "names": ["a", "b"], "exact": True}]
 
@@ -476,7 +482,8 @@ SETTINGS = Subject(
 def _make_ledger(folder: pathlib.Path) -> None:
     trial = test_ledger.clove_trial()
     test_ledger.put_clove(folder / "s", trial, 87.4, 87.5, 87.6)
-    write_ledger([folder / "s"], folder / "out")
+    with contextlib.chdir(folder):
+        write_ledger([pathlib.Path("s")], pathlib.Path("out"))
 
 
 def _use_ledger(folder: pathlib.Path) -> Use:
@@ -484,7 +491,8 @@ def _use_ledger(folder: pathlib.Path) -> Use:
     row = folder / "out" / "ledger.csv"
     is_plain = row.is_file() and not row.is_symlink()
     before = row.read_bytes() if is_plain else b""
-    summary = write_ledger([folder / "s"], folder / "out")
+    with contextlib.chdir(folder):  # A row has the folder of its store.
+        summary = write_ledger([pathlib.Path("s")], pathlib.Path("out"))
     names = "ledger.csv", "table.md"
     files = [(folder / "out" / name).read_bytes() for name in names]
     skipped = summary["skipped_files"] or summary["lost_runs"]
@@ -604,8 +612,7 @@ def _make_writers(folder: pathlib.Path) -> None:
 
 def _use_writers(folder: pathlib.Path) -> Use:
     found = data.load_writers(folder=folder)
-    whole = [np.asarray(own).tobytes() for own in found[:6] if own is not None]
-    return Use([*whole, found.names])
+    return Use([np.asarray(own).tolist() for own in vars(found).values()])
 
 
 WRITERS = Subject(

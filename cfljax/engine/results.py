@@ -326,6 +326,8 @@ def _of_table(
     """The rows of a table, on a grid of their settings."""
     # Its own way to read numbers is not exact in all versions, and takes "NA" for none.
     texts = pandas.read_csv(file, dtype=str, keep_default_na=False)
+    if texts.empty:
+        raise StoreError(f"`{file}` has no rows.")
     frame = pandas.DataFrame({name: _parsed(own) for name, own in texts.items()})
     config = _config(file.with_name("config.json"))
     runs = runs_of(file.parent)

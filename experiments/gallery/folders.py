@@ -80,7 +80,8 @@ class Folder:
 
     def files(self, *kinds: str) -> list[pathlib.Path]:
         """Of some suffixes, in the order of their names; `table` is the first."""
-        found = [path for path in self.path.iterdir() if path.suffix in kinds]
+        every = (path for path in self.path.iterdir() if path.is_file())
+        found = [path for path in every if path.suffix in kinds]
         return sorted(found, key=lambda path: (path.stem != "table", path.name))
 
     def left_out(self) -> Mapping[str, int]:
@@ -142,7 +143,7 @@ def _is_run(run: Any) -> bool:
 
 def _json(path: pathlib.Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(path.read_text("utf-8")) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
