@@ -12,6 +12,7 @@ is written when it ends, for whatever reason.
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import pathlib
@@ -338,6 +339,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(asked.parts) - set(PARTS)):
         about.error(f"there is no part {unknown[0]}; parts: {', '.join(PARTS)}")
     notes = Notes(asked.notes.absolute(), asked.seed)
+    gc.collect()
+    gc.freeze()  # What processes share they need not copy.
     programs = asked.notes.absolute() / "programs"
     os.environ |= {"CFLJAX_CACHE": str(programs), "OMP_NUM_THREADS": "1"}
     os.environ.pop("CFLJAX_DATA", None)
