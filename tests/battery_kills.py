@@ -16,6 +16,7 @@ import shutil
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -174,11 +175,12 @@ def _faults_of_training(folder: pathlib.Path, lines: Lines) -> list[str]:
         found = sweep(NEURAL, train, folder / "s", **options)
     wrong = [] if found.identical(expected) else ["other numbers"]
     last: dict[str, int] = {}
-    for kind, _, state, *rounds in lines:
-        if kind == "saved":
-            if int(rounds[0]) <= last.get(state, 0):
-                wrong.append(f"round {rounds[0]} of {state} was played again")
-            last[state] = int(rounds[0])
+    for line in lines:
+        if line[0] == "saved":
+            state, rounds = line[2], int(line[3])
+            if rounds <= last.get(state, 0):
+                wrong.append(f"round {rounds} of {state} was played again")
+            last[state] = rounds
     return wrong + _done_twice(lines)
 
 
@@ -200,6 +202,7 @@ def _outputs(trial: Any, key: jax.Array, constants: Any) -> dict[str, Any]:
     log("trial", trial.method, trial.repetition)
     time.sleep(float(os.environ["TRIAL_SECONDS"]))
     found = clove_outputs(trial, number / 100)
+    found["used_models"] = found["rand_index"]
     return {name: np.asarray(own, np.float32) for name, own in found.items()}
 
 
@@ -280,12 +283,13 @@ def _faults_of_report(folder: pathlib.Path, lines: Lines) -> list[str]:
     wrong = [n for n in {*found, *expected} if found.get(n) != expected.get(n)]
     wrong = [f"{own} differs" for own in wrong if not own.endswith(".partial")]
     kept: set[str] = set()
-    for kind, _, own, *_ in lines:
-        if kind == "kept":
-            kept.add(own)
+    for line in lines:
+        if line[0] == "kept":
+            kept.add(line[2])
         # One that raised is tried again each time, see `records`.
-        if kind == "ran" and own in kept and own != toy_theory.BROKEN.id:
-            wrong.append(f"{own} was checked again")
+        is_again = line[0] == "ran" and line[2] in kept
+        if is_again and line[2] != toy_theory.BROKEN.id:
+            wrong.append(f"{line[2]} was checked again")
     return wrong
 
 
@@ -361,7 +365,7 @@ def _killed(what: str, workers: int, kills: int, seed: int, tally: Tally) -> int
         if status:
             tally.add("traceback", what, f"a worker ended with {status}", units=0)
     for fault in wrong:
-        is_silent = "wrong" in fault or "other" in fault
+        is_silent = "wrong" in fault or "other" in fault or "read" in fault
         tally.add("silent" if is_silent else "lost", what, fault, units=0)
     for _ in killed:
         tally.add("right", what)
@@ -371,10 +375,17 @@ def _killed(what: str, workers: int, kills: int, seed: int, tally: Tally) -> int
 def _in_fork(work: Callable[[], list[str]], place: pathlib.Path) -> list[str]:
     """What is found by a process that may start JAX, as this one may not."""
     answer = place / "answer"
-    process = fork(lambda: answer.write_text(json.dumps(work())))
-    if os.waitpid(process, 0)[1]:
-        return ["what is there cannot be read: wrong"]
-    return json.loads(answer.read_text())
+
+    def look() -> None:
+        try:
+            found = work()
+        except Exception as error:
+            where = traceback.format_exc()[-300:]
+            found = [f"what is there cannot be read: {error!r:.200} {where}"]
+        answer.write_text(json.dumps(found))
+
+    _wait(fork(look), wrong := [])
+    return [*wrong, *(json.loads(answer.read_text()) if answer.exists() else ())]
 
 
 def _batches_of_kills(folder: pathlib.Path, seed: int) -> list[Batch]:
