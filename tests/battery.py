@@ -17,13 +17,12 @@ import json
 import os
 import pathlib
 import platform
-import random
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import battery_files
@@ -41,38 +40,39 @@ OUT = pathlib.Path("figures/battery")
 PATIENCE = 900.0  # Seconds for one batch.
 
 
+def _batches_of_files(play: Callable[..., Tally], sizes: Mapping[str, int]) -> Any:
+    """Some of every subject first, then all of those that are read quickly."""
+    slow = ("store", "ledger", "report", "state")
+    found = []
+    for name, number in sizes.items():
+        for units in cut(number, 50 if name in slow else 250):
+            do = lambda folder, seed, name=name, units=units: play(
+                folder, seed, name, units
+            )
+            batch = Batch(f"{name} {units.start}", len(units), do)
+            found.append((units.start if name in slow else 0, batch))
+    return [batch for _, batch in sorted(found, key=lambda pair: pair[0])]
+
+
 def _changes(folder: pathlib.Path, seed: int) -> list[Batch]:
-    """All changes of all files, in batches that come in a random order."""
+    """Changes of all files."""
     file = folder / "sizes.json"
     if not file.exists():
         found = _forked(lambda: battery_files.sizes(folder, seed), PATIENCE)
         file.write_text(json.dumps(found))
-    batches = []
-    for name, number in json.loads(file.read_text()).items():
-        for units in cut(number, 100):
-            play = lambda folder, seed, name=name, units=units: (
-                battery_files.play_changes(folder, seed, name, units)
-            )
-            batches.append(Batch(f"{name} {units.start}", len(units), play))
-    random.Random(seed).shuffle(batches)
-    return batches
+    sizes = json.loads(file.read_text())
+    return _batches_of_files(battery_files.play_changes, sizes)
 
 
 def _damages(folder: pathlib.Path, seed: int) -> list[Batch]:
     del folder, seed
-    batches = []
-    for units in cut(-(-2000 // len(SUBJECTS)), 63):
-        for name in SUBJECTS:
-            play = lambda folder, seed, name=name, units=units: (
-                battery_files.play_damage(folder, seed, name, units)
-            )
-            batches.append(Batch(f"{name} {units.start}", len(units), play))
-    return batches
+    each = dict.fromkeys(SUBJECTS, -(-2000 // len(SUBJECTS)))
+    return _batches_of_files(battery_files.play_damage, each)
 
 
 def _control_of_files(harm: str, play: Callable[..., Tally]) -> Callable[..., Tally]:
-    name = battery_files.CONTROLS[harm][0]
-    return lambda folder, seed: play(folder, seed, name, range(400), harm)
+    name = battery_files.CONTROLS[harm].name
+    return lambda folder, seed: play(folder, seed, name, range(500), harm)
 
 
 PARTS: dict[str, Part] = {
@@ -242,10 +242,14 @@ def _run(
                 seconds=round(seconds, 2),
                 tally=tally.as_dict(),
             )
+            if not batch.units:
+                seen = "seen" if tally.num_bad else "NOT SEEN"
+                tell(f"{name}: {batch.name}: {seen}, {seconds:.0f} s")
+                begin = time.monotonic()
+                continue
             done += batch.units
-            if batch.units:
-                bad += tally.num_bad
-            for fault in tally.faults if batch.units else ():
+            bad += tally.num_bad
+            for fault in tally.faults:
                 tell(f"  {fault}")
             each = (time.monotonic() - begin) / max(1, done - first)
             minutes = each * (whole - done) / 60

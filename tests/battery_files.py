@@ -349,18 +349,31 @@ def _unsealing(whole: bytes) -> dict[str, Any] | None:
         return None
 
 
-# What is taken away, with whose files that must be seen.
-CONTROLS: Mapping[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "no digest of arrays": (
-        "store",
-        lambda patch: patch.setattr(kept, "read", _believing),
+class Control(NamedTuple):
+    """Something that is taken away.
+
+    name: of the subject that must notice.
+    of: what the changes have in their names for which that is so.
+    take: takes it away.
+    """
+
+    name: str
+    of: str
+    take: Callable[[pytest.MonkeyPatch], object]
+
+
+CONTROLS: Mapping[str, Control] = {
+    "no digest of arrays": Control(
+        "store", ".code ", lambda patch: patch.setattr(kept, "read", _believing)
     ),
-    "no digest of outcomes": (
+    "no digest of outcomes": Control(
         "outcome",
+        "num_trials ",
         lambda patch: patch.setattr(records, "unsealed", _unsealing),
     ),
-    "no place of blocks": (
+    "no place of blocks": Control(
         "store",
+        "a sound block cells",
         lambda patch: (
             patch.setattr(store, "is_at", lambda *_: True),
             patch.setattr(store.Store, "_is_of", lambda *_: True),
@@ -378,7 +391,8 @@ def _played(
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         player = Player(name, files, pathlib.Path(place))
         if harm:
-            CONTROLS[harm][1](patch)
+            chosen = [own for own in chosen if CONTROLS[harm].of in own.harm.name]
+            CONTROLS[harm].take(patch)
         for case in chosen:
             player.play(case, tally)
             if harm and tally.num_bad:
