@@ -37,7 +37,7 @@ from cfljax import report
 SEED = 20261127
 NOTES = pathlib.Path("results/battery")  # What is done.
 OUT = pathlib.Path("figures/battery")
-PATIENCE = 900.0  # Seconds for one batch.
+PATIENCE = 3600.0  # Seconds for one batch.
 
 
 def _batches_of_files(play: Callable[..., Tally], sizes: Mapping[str, int]) -> Any:
@@ -91,7 +91,7 @@ PARTS: dict[str, Part] = {
         _damages,
         {
             harm: _control_of_files(harm, battery_files.play_damage)
-            for harm in ("no digest of arrays",)
+            for harm in ("no place of blocks",)
         },
     ),
 }

@@ -37,7 +37,7 @@ from cfljax.statements.site import records
 
 SIGNED = 0.5  # Share of changes that are tried with a digest made anew as well.
 MOST = 500  # Changes of each subject.
-PATIENCE = 30  # Seconds for one case.
+PATIENCE = 300  # Seconds for one case.
 MARK = "harm was done"  # Name of the file that code would leave.
 
 Contents = dict[str, bytes]
@@ -373,7 +373,7 @@ CONTROLS: Mapping[str, Control] = {
     ),
     "no place of blocks": Control(
         "store",
-        "a sound block cells",
+        "cells/",
         lambda patch: (
             patch.setattr(store, "is_at", lambda *_: True),
             patch.setattr(store.Store, "_is_of", lambda *_: True),

@@ -307,21 +307,15 @@ WORKS: Mapping[str, Work] = {
     "campaign": CAMPAIGN,
     "report": REPORT,
 }
-# Of each: how many kills in one go, by so many workers.
-ROUNDS_OF_KILLS = {
-    "sweep, traced": (25, (1, 2, 3, 4)),
-    "sweep, joint": (25, (1, 2, 3, 4)),
-    "neural": (20, (1, 2, 3, 4)),
-    "campaign": (20, (1, 2, 3, 4)),
-    "report": (20, (1,)),
-}
+# Of each: how many kills, and by how many workers.
 KILLS = {
-    "sweep, traced": 200,
-    "sweep, joint": 300,
-    "neural": 200,
-    "campaign": 160,
-    "report": 140,
+    "sweep, traced": (200, (1, 2, 3, 4)),
+    "sweep, joint": (300, (1, 2, 3, 4)),
+    "neural": (200, (1, 2, 3, 4)),
+    "campaign": (160, (1, 2, 3, 4)),
+    "report": (140, (1,)),
 }
+IN_ONE_GO = 10
 
 
 def play_kills(
@@ -391,9 +385,8 @@ def _in_fork(work: Callable[[], list[str]], place: pathlib.Path) -> list[str]:
 def _batches_of_kills(folder: pathlib.Path, seed: int) -> list[Batch]:
     del folder, seed
     found = []
-    for what, kills in KILLS.items():
-        size, counts = ROUNDS_OF_KILLS[what]
-        for number, units in enumerate(cut(kills, size)):
+    for what, (kills, counts) in KILLS.items():
+        for number, units in enumerate(cut(kills, IN_ONE_GO)):
             workers = counts[number % len(counts)]
             play = lambda folder, seed, what=what, workers=workers, units=units: (
                 play_kills(what, workers, len(units), folder, seed + units.start, False)
@@ -530,7 +523,7 @@ def _batches_of_zombies(folder: pathlib.Path, seed: int) -> list[Batch]:
             len(units),
             lambda folder, seed, units=units: play_zombies(units, folder, seed, False),
         )
-        for units in cut(ZOMBIES, 25)
+        for units in cut(ZOMBIES, 5)
     ]
 
 
@@ -542,7 +535,7 @@ PARTS: dict[str, Part] = {
     "kills": Part(
         "SIGKILL at random times to 1-4 workers of sweeps, neural trials, a campaign "
         "of the ledger and reports",
-        sum(KILLS.values()),
+        sum(kills for kills, _ in KILLS.values()),
         _batches_of_kills,
         {
             "no claims, of a sweep": _control("sweep, joint"),
