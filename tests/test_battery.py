@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import pickle
 
 import battery
 import battery_files
@@ -37,6 +38,12 @@ def test_files_that_are_believed_are_seen(tmp_path, few, harm):
     name = battery_files.CONTROLS[harm].name
     tally = battery_files.play_changes(tmp_path, SEED, name, range(500), harm)
     assert tally.count("silent") == 1
+
+
+def test_a_pickle_that_is_read_leaves_its_mark(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pickle.loads(battery_files._pickles()["pickle"])
+    assert (tmp_path / battery_files.MARK).exists()
 
 
 def test_full_disks_are_told_unless_errors_are_passed_over(tmp_path):
