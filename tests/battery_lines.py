@@ -5,6 +5,7 @@ import inspect
 import math
 import pathlib
 import random
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,20 +72,15 @@ def _wrong(name: str, annotation: Any) -> list[Any]:
     """What an argument of this name must not be."""
     allowed = ranges.range_of(name)
     assert allowed is not None, name
-    values: list[Any] = [math.nan, math.inf, -math.inf, -1, -0.5, 1e300, "x", True]
-    values += [[], {}, b"x", object(), "", "nan", -(10**30), np.nan, np.array([-1.0])]
+    values: list[Any] = [math.nan, -math.inf, -1, -0.5, -(10**30), np.array([-1.0])]
+    values += ["x", "", "nan", b"x", True, [], {}, object()]
     if allowed.is_whole:
         values += [1.5, 2.0000001, np.float64(0.5)]
-    if type(None) not in getattr(annotation, "__args__", ()):
+    if not math.isinf(allowed.high):
+        values += [math.inf, 1e300]
+    if type(None) not in typing.get_args(annotation):
         values.append(None)
-    if math.isinf(allowed.high):
-        values = [own for own in values if own is not math.inf and own != 1e300]
-    return [
-        own
-        for own in values
-        if not (isinstance(own, float) and own == math.inf)
-        or not math.isinf(allowed.high)
-    ]
+    return values
 
 
 def _calls() -> Iterator[tuple[str, str, list[Any]]]:
@@ -106,7 +102,7 @@ def play_calls(units: range, folder: pathlib.Path, seed: int, harm: bool) -> Tal
     _, truth = conformance.problem()
     with pytest.MonkeyPatch.context() as patch:
         if harm:
-            patch.setattr(ranges, "fault_of", lambda *_: "")
+            patch.setattr(ranges, "_fault", lambda *_: "")
         for unit in units:
             rng = random.Random(seed + unit)
             if unit % 3 == 2:
