@@ -215,7 +215,10 @@ def cases(folder: pathlib.Path, name: str, seed: int) -> list[Case]:
             for other, own in files.items()
             if other != file and subject.kind(other) == kind
         }
-        some = dict(chance.sample(sorted(strangers.items()), 6)) | _pickles()
+        some = (
+            dict(chance.sample(sorted(strangers.items()), min(6, len(strangers))))
+            | _pickles()
+        )
         every = bytewise(whole, others | some, chance, 4)
         found += [Case(file, own) for own in every if _is_harm(kind, own)]
     chance.shuffle(found)
