@@ -199,9 +199,11 @@ def _chosen(subject: Subject, files: Contents) -> Iterator[tuple[str, str]]:
             yield kind, file
 
 
-def cases(folder: pathlib.Path, name: str, seed: int) -> list[Case]:
+def cases(
+    folder: pathlib.Path, name: str, seed: int, most: int | None = MOST
+) -> list[Case]:
     """Changes of a subject's files, in an order that the seed decides: all of them, or
-    as many as that allows."""
+    so many at most."""
     subject, files = SUBJECTS[name], made(folder, name)
     chance = random.Random(f"{seed} {name}")
     strangers = _strangers(chance, folder)
@@ -222,7 +224,7 @@ def cases(folder: pathlib.Path, name: str, seed: int) -> list[Case]:
         every = bytewise(whole, others | some, chance, 4)
         found += [Case(file, own) for own in every if _is_harm(kind, own)]
     chance.shuffle(found)
-    return found[:MOST]
+    return found[:most]
 
 
 def random_case(folder: pathlib.Path, name: str, chance: random.Random) -> Case:
@@ -413,6 +415,8 @@ def play_changes(
 ) -> Tally:
     """Some of the changes of a subject's files."""
     some = lambda: cases(folder, name, seed)[units.start : units.stop]
+    if harm:  # As many as are needed to see it.
+        some = lambda: cases(folder, name, seed, most=None)
     return _played(name, folder, some, harm)
 
 

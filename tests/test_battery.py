@@ -19,8 +19,8 @@ SEED = 5
 
 @pytest.fixture
 def few(monkeypatch) -> None:
-    """Subjects that are read quickly, and a store."""
-    some = {name: SUBJECTS[name] for name in ("index", "arrays", "outcome", "store")}
+    """Subjects that are read quickly."""
+    some = {name: SUBJECTS[name] for name in ("index", "arrays", "outcome")}
     monkeypatch.setattr(battery_files, "SUBJECTS", some)
 
 
@@ -34,8 +34,9 @@ def test_what_is_changed_or_damaged_is_noticed(tmp_path, few, name):
 
 
 @pytest.mark.parametrize("harm", battery_files.CONTROLS)
-def test_files_that_are_believed_are_seen(tmp_path, few, harm):
+def test_files_that_are_believed_are_seen(tmp_path, monkeypatch, harm):
     name = battery_files.CONTROLS[harm].name
+    monkeypatch.setattr(battery_files, "SUBJECTS", {name: SUBJECTS[name]})
     tally = battery_files.play_changes(tmp_path, SEED, name, range(500), harm)
     assert tally.count("silent") == 1
 
