@@ -343,6 +343,15 @@ def test_a_journal_that_says_anything_changes_no_number(path, made, text):
     assert json.loads(journal.read_text())["runs"][-1]["blocks"] == 1
 
 
+def test_a_pipe_in_the_place_of_the_lock_is_one_line(path):
+    block(path).unlink()
+    (path / "lock").unlink()
+    os.mkfifo(path / "lock")
+    with pytest.raises(StoreError, match="cannot write results to") as told:
+        finish(path)
+    assert "\n" not in str(told.value)
+
+
 # Against itself: the command
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from cfljax.base.durable import make_folder
+from cfljax.base.unpacking import without_waiting
 from cfljax.engine.kept import StoreError, disk_errors
 
 try:
@@ -49,7 +50,7 @@ class Claims:
                 make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
-            self._file = (store / "lock").open("ab")
+            self._file = open(store / "lock", "ab", opener=without_waiting)
 
     def __enter__(self) -> "Claims":
         return self
