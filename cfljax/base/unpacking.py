@@ -78,7 +78,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
       OSError: if it cannot be read, or is no plain file, which may have no end.
       TooLargeError: if it may not take so much memory.
     """
-    with open(path, "rb", opener=without_waiting) as file:
+    with open(path, "rb", opener=_without_waiting) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is no plain file")
@@ -86,8 +86,8 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
         return file.read(status.st_size)
 
 
-def without_waiting(path: str, flags: int) -> int:
-    """For `open`: opens also a pipe that nobody is at the other end of, or raises."""
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens also what nobody writes to."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from cfljax.base.durable import make_folder
-from cfljax.base.unpacking import without_waiting
 from cfljax.engine.kept import StoreError, disk_errors
 
 try:
@@ -27,6 +26,9 @@ except ImportError:  # Not on Windows, where nothing stops a second writer.
 # Locks of the open file, not of the process: they also hold between threads, and
 # outlive the closing of another handle. Linux alone has them.
 OF_OPEN_FILE = hasattr(fcntl, "F_OFD_SETLK")
+
+# Not waiting for whoever reads a pipe that lies in the place of a lock.
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
 
 
 class Claims:
@@ -50,7 +52,7 @@ class Claims:
                 make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
-            self._file = open(store / "lock", "ab", opener=without_waiting)
+            self._file = os.fdopen(os.open(store / "lock", _APPEND, 0o666), "ab")
 
     def __enter__(self) -> "Claims":
         return self
