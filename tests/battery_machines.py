@@ -273,7 +273,7 @@ def _batches_of_full(folder: pathlib.Path, seed: int) -> list[Batch]:
             len(units),
             lambda folder, seed, units=units: play_full(units, folder, seed, False),
         )
-        for units in cut(FULL, 25)
+        for units in cut(FULL, 10)
     ]
 
 

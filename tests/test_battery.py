@@ -33,7 +33,14 @@ def test_what_is_changed_or_damaged_is_noticed(tmp_path, few, name):
         assert tally.count("again", "refused") > 0
 
 
-@pytest.mark.parametrize("harm", battery_files.CONTROLS)
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param("no digest of arrays", marks=pytest.mark.slow),
+        "no digest of outcomes",
+        "no place of blocks",
+    ],
+)
 def test_files_that_are_believed_are_seen(tmp_path, monkeypatch, harm):
     name = battery_files.CONTROLS[harm].name
     monkeypatch.setattr(battery_files, "SUBJECTS", {name: SUBJECTS[name]})
