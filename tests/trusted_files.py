@@ -516,7 +516,7 @@ LEDGER = Subject(
 
 def _make_npz(folder: pathlib.Path) -> None:
     random = np.random.default_rng(5)
-    arrays = {"inputs": random.normal(size=(60, 4)).astype(np.float32)}
+    arrays: dict[str, Any] = {"inputs": random.normal(size=(60, 4)).astype(np.float32)}
     arrays |= {"targets": np.arange(60) % 3, "clients": np.arange(60) % 5}
     np.savez(folder / "my.npz", **arrays)
     np.savez_compressed(folder / "packed.npz", **arrays)
