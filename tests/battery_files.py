@@ -314,7 +314,9 @@ class Player:
             if case.is_signed:
                 return "taken", "a digest made anew is no signature"
             is_sound = case.harm.name.startswith("a sound")
-            for of in (kind, f"{kind}, exchanged")[: 1 + is_sound]:
+            named = [kind, *([f"{kind}, exchanged"] if is_sound else ())]
+            named += [f"{kind}, gone"] if case.harm.name == "missing" else []
+            for of in named:
                 if of in subject.taken:
                     return "taken", subject.taken[of]
             return "silent", f"{found.result!r:.200} is not {expected.result!r:.200}"

@@ -508,6 +508,10 @@ LEDGER = Subject(
     ),
     {"block of the ledger": "npz", "row of the ledger": "csv"},
     harmless={"block of the ledger": TOLD, "row of the ledger": "it is written anew"},
+    taken={
+        "block of the ledger, gone": "as if it was never computed: the row says of how "
+        "many seeds it is"
+    },
 )
 
 
