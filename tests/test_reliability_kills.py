@@ -162,14 +162,15 @@ def batter(
     kills: int,
     most: int,
     seed: int,
+    workers: int = 2,
 ) -> tuple[list[int], list[int]]:
-    """Kill two workers at random times and start them again, until they finish.
+    """Kill workers at random times and start them again, until they finish.
 
-    `start` returns the process of worker 0 or 1; `most` is the progress between two
+    `start` returns the process of worker 0, 1, ...; `most` is the progress between two
     kills. Returns the processes that were killed, and how those ended that were not.
     """
     chance = random.Random(seed)
-    alive = {start(number): number for number in (0, 1)}
+    alive = {start(number): number for number in range(workers)}
     killed, statuses = [], []
 
     def reap() -> None:

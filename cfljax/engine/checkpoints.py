@@ -225,7 +225,7 @@ class Checkpoint:
         found, self._is_whole = shared(self._found)
         if found is None:
             return None
-        self._check(found.about)
+        self._check(found)
         if not self._is_whole:
             log.warning(
                 "warning: `%s` is damaged or gone; the run goes on from `%s`, after %d"
@@ -248,14 +248,32 @@ class Checkpoint:
             )
         return found, False
 
-    def _check(self, about: Any) -> None:
+    def _check(self, found: kept.Kept) -> None:
         """Raises StoreError unless the file belongs to this run."""
-        if not isinstance(about, dict) or "rounds" not in about:
+        about = found.about
+        if not isinstance(about, dict) or not _is_count(about.get("rounds")):
             raise StoreError(f"`{self.path}` is no checkpoint of a run; {_ADVICE}")
         here = self._data_of(about["rounds"], about.get("data")) | self._about
         for name, mine in here.items():
             if fault := difference(name, about.get(name), mine):
                 raise StoreError(f"`{self.path}` {fault}; {_ADVICE}")
+        there = {name: array.shape for name, array in found.arrays.items()}
+        seconds = about.get("core_seconds", 0.0)
+        if there != self._sizes(about["rounds"]) or not isinstance(
+            seconds, float | int
+        ):
+            raise StoreError(f"`{self.path}` is not what it says; {_ADVICE}")
+
+    def _sizes(self, rounds: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each array of a file of so many rounds."""
+        state, (trace, tests) = self._shapes
+        number = rounds // self.rounds_between
+        of = lambda tree, root: {n: blank(k) for n, k in named(tree, root).items()}
+        rows = [(of(trace, _TRACE), rounds), (of(tests, _TESTS), number)]
+        found = {name: own.shape for name, own in of(state, ROOT).items()}
+        for arrays, count in rows:
+            found |= {name: (count, *own.shape[1:]) for name, own in arrays.items()}
+        return found
 
     def _data_of(self, rounds: int, unknown: Any = None) -> dict[str, Any]:
         """What says which data so many rounds have used; `unknown` for more rounds than
@@ -390,6 +408,11 @@ def told_of(
         "data": _digest(data, "data"),
         "start": None if start is None else _started(*start),
     }
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a number of rounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _one_row(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -28,6 +28,9 @@ except ImportError:  # Not on Windows, where nothing stops a second writer.
 # outlive the closing of another handle. Linux alone has them.
 OF_OPEN_FILE = hasattr(fcntl, "F_OFD_SETLK")
 
+# Not waiting for whoever reads a pipe that lies in the place of a lock.
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+
 
 class Claims:
     """The locks that one sweep holds on a store.
@@ -50,7 +53,7 @@ class Claims:
                 make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
-            self._file = (store / "lock").open("ab")
+            self._file = os.fdopen(os.open(store / "lock", _APPEND, 0o666), "ab")
 
     def __enter__(self) -> "Claims":
         return self

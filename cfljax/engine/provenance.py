@@ -161,7 +161,7 @@ def runs_of(
     content = b""
     with contextlib.suppress(OSError, ValueError):
         content = read_file(folder / FILE)
-    there = {run.get("run"): run for run in _runs(content)}
+    there = {run.get("run"): run for run in map(_readable, _runs(content))}
     if commits is None:
         return list(there.values())
     # Of a run that a journal has lost, blocks still know the commit.
@@ -214,6 +214,25 @@ def _runs(content: bytes) -> list[dict[str, Any]]:
         return [run for run in runs if isinstance(run, dict)]
     except (ValueError, KeyError, TypeError, RecursionError):
         return []  # Provenance that is lost must not stop a sweep.
+
+
+# What a journal tells of a run that somebody reads, with its kind.
+_READ: dict[str, Any] = {
+    "run": str,
+    "commit": dict,
+    "experiment": str,
+    "revision": int,
+    "cells": int,
+    "trials": int,
+}
+
+
+def _readable(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run without what is not of its kind, as a journal has no digest."""
+    own = {n: v for n, v in run.items() if isinstance(v, _READ.get(n, object))}
+    if not isinstance(own.get("commit", {}).get("id", ""), str):
+        del own["commit"]
+    return own
 
 
 def _now() -> str:

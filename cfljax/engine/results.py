@@ -25,6 +25,7 @@ import numpy as np
 import pandas
 import xarray
 
+from cfljax.base.unpacking import read_file
 from cfljax.engine.grid import BLOCK
 from cfljax.engine.kept import Kept, StoreError
 from cfljax.engine.objects import fetched, is_url
@@ -326,6 +327,8 @@ def _of_table(
     """The rows of a table, on a grid of their settings."""
     # Its own way to read numbers is not exact in all versions, and takes "NA" for none.
     texts = pandas.read_csv(file, dtype=str, keep_default_na=False)
+    if texts.empty:
+        raise StoreError(f"`{file}` has no rows.")
     frame = pandas.DataFrame({name: _parsed(own) for name, own in texts.items()})
     config = _config(file.with_name("config.json"))
     runs = runs_of(file.parent)
@@ -411,7 +414,7 @@ def _hashable(value: Any) -> Any:
 def _config(file: pathlib.Path) -> dict[str, Any]:
     """The configuration of some results, if it lies beside them."""
     try:
-        found = json.loads(file.read_text("utf-8"))
+        found = json.loads(read_file(file))
         if isinstance(found, dict):
             return found
     except FileNotFoundError:

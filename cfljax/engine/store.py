@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int8
 
 from cfljax.base.durable import replacing
+from cfljax.base.unpacking import read_file
 from cfljax.engine import kept, objects, sources
 from cfljax.engine.grid import Grid, is_same
 from cfljax.engine.kept import StoreError, disk_errors
@@ -417,7 +418,8 @@ class Store:
                 )
 
     def _difference(self, there: str, new: Mapping[str, Any]) -> str:
-        if (old := self.code(there)) is None:
+        old = self.code(there)
+        if not isinstance(old, dict) or not _are(old, dict.fromkeys(new, dict)):
             return "what it was is not known"
         found = sources.differences(old, new)
         more = [f"and {len(found) - 5} more"] if len(found) > 5 else []
@@ -425,8 +427,8 @@ class Store:
 
     def code(self, digest: str) -> Any:
         """What a digest of code stands for; None if that was lost."""
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.path / "code" / f"{digest}.json").read_text())
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            found = json.loads(read_file(self.path / "code" / f"{digest}.json"))
             return found if kept.key_of(found) == digest else None
 
     def keep_code(self, code: Mapping[str, Any]) -> str:
@@ -483,7 +485,8 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
             yield found
 
 
-# What each block says of itself that somebody reads, with its kind.
+# What each block says of itself that somebody reads, with its kind,
+_NUMBER = (int, float)
 _TOLD: dict[str, Any] = {
     "meaning": dict,
     "fields": dict,
@@ -492,22 +495,73 @@ _TOLD: dict[str, Any] = {
     "run": str,
     "commit": (dict, type(None)),
     "accepted": (dict, type(None)),
-    "seconds": (int, float),
+    "seconds": _NUMBER,
+}
+# what those of today say besides,
+_TOLD_SINCE: dict[str, Any] = {
+    "asked": int,
+    "axes": list,
+    "growing": list,
+    "quantities": dict,
+    "core_seconds": _NUMBER,
+}
+# and what its trials mean.
+_MEANT: dict[str, Any] = {
+    "experiment": str,
+    "revision": int,
+    "seed": int,
+    "fields": dict,
+    "dims": dict,
+    "coords": dict,
 }
 
 
 def is_at(found: kept.Kept, cell: str, number: int | None) -> bool:
-    """Whether a file holds the block of this name and number, with all its outputs."""
+    """Whether a file holds the block of this name and number, with all its outputs.
+
+    A digest is no signature: whatever is read is asked for its kind, too.
+    """
     about = found.about
-    if not isinstance(about, dict):
+    if not isinstance(about, dict) or not _are(about, _TOLD):
         return False
     there = [about.get(name) for name in ("layout", "cell", "block")]
-    if there != [LAYOUT, cell, number] or kept.key_of(about.get("meaning")) != cell:
+    meaning = about["meaning"]
+    if there != [LAYOUT, cell, number] or kept.key_of(meaning) != cell:
         return False
-    if any(not isinstance(about.get(name), kind) for name, kind in _TOLD.items()):
+    since = {name: kind for name, kind in _TOLD_SINCE.items() if name in about}
+    if not _are(about, since) or not _are(meaning, _MEANT):
+        return False
+    accepted, commit = about["accepted"] or {"code": []}, about["commit"] or {}
+    if not _are_texts(accepted.get("code")) or not _is_text(commit.get("id", "")):
+        return False
+    scalars = [*about["fields"].values(), *meaning["fields"].values()]
+    quantities = about.get("quantities", {}).values()
+    if not all(map(_is_scalar, scalars)) or not all(map(_are_texts, quantities)):
         return False
     lengths = {name: array.shape[:1] for name, array in found.arrays.items()}
-    return lengths == dict.fromkeys(about["meaning"]["dims"], (about["trials"],))
+    if lengths != dict.fromkeys(meaning["dims"], (about["trials"],)):
+        return False
+    return all(
+        _are_texts(own) and len(own) == found.arrays[name].ndim - 1
+        for name, own in meaning["dims"].items()
+    ) and all(isinstance(own, list) for own in meaning["coords"].values())
+
+
+def _are(document: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+    """Whether a document has something of each kind."""
+    return all(isinstance(document.get(name), kind) for name, kind in kinds.items())
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (*_NUMBER, str))
 
 
 def state_key(meaning: Mapping[str, Any], growing: Iterable[str]) -> str:

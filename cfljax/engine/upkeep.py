@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cfljax.base.durable import sync
+from cfljax.base.unpacking import read_file
 from cfljax.engine import kept, objects
 from cfljax.engine.claims import undisturbed
 from cfljax.engine.grid import BLOCK
@@ -106,9 +107,10 @@ def _holding(
 ) -> Holding:
     abouts = [found.about for _, found in own if isinstance(found.about, dict)]
     stats = [file.stat() for file, _ in own]
+    codes = [about.get("code") for about in abouts]
     each: dict[str, int] = {}
     for about in abouts:
-        if "asked" in about:
+        if "asked" in about and "cell" in about:
             each[about["cell"]] = max(about["asked"], each.get(about["cell"], 0))
     asked = [sum(each.values())] * bool(each)
     asked += [
@@ -125,13 +127,19 @@ def _holding(
         experiment,
         revision,
         cells=len({about.get("cell", number) for number, about in enumerate(abouts)}),
-        trials=sum(about.get("trials", about.get("rounds", 0)) for about in abouts),
+        trials=sum(map(_num_trials, abouts)),
         asked=max(asked, default=None),
         bytes=sum(status.st_size for status in stats),
-        code=tuple(sorted({about["code"] for about in abouts if "code" in about})),
+        code=tuple(sorted({code for code in codes if isinstance(code, str)})),
         first=told(times[0]),
         last=told(times[-1]),
     )
+
+
+def _num_trials(about: Mapping[str, Any]) -> int:
+    """Of a block, or rounds of a checkpoint; 0 where a file says something else."""
+    found = about.get("trials", about.get("rounds", 0))
+    return found if isinstance(found, int) else 0
 
 
 def survey(path: Where) -> list[Item]:
@@ -278,7 +286,7 @@ def _of_arrays(file: pathlib.Path) -> tuple[Condition, str]:
 def _of_journal(file: pathlib.Path) -> tuple[Condition, str]:
     """Of what all runs write."""
     try:
-        text = file.read_text("utf-8")
+        text = read_file(file).decode()
         if file.name == FILE and not isinstance(json.loads(text)["runs"], list):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -300,7 +308,7 @@ def _is_json(line: str) -> bool:
 def _of_code(file: pathlib.Path) -> tuple[Condition, str]:
     """Of what a digest of code stands for."""
     try:
-        if kept.key_of(json.loads(file.read_text("utf-8"))) == file.stem:
+        if kept.key_of(json.loads(read_file(file))) == file.stem:
             return "sound", ""
     except (OSError, ValueError, RecursionError):
         pass
