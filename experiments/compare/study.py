@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -211,7 +211,9 @@ def _refuse_impossible(config: Config, trial: Trial, source: Source) -> None:
     shape = np.shape(source.samples.train_inputs)[1:]
     clusters = jnp.repeat(jnp.arange(sizes.num_clusters), sizes.cluster_size)
     samples = clusters.shape[0], sizes.num_samples
-    of_kind = lambda kind, *rest: jax.ShapeDtypeStruct((*samples, *rest), kind)
+    of_kind: Callable[..., Any] = lambda kind, *rest: jax.ShapeDtypeStruct(
+        (*samples, *rest), kind
+    )
     data = ClientData(of_kind(float, *shape), of_kind(int), of_kind(bool))
     for contestant in config.contestants:
         for arm in contestant.settings:
