@@ -41,9 +41,7 @@ def program() -> Program:
             *_below("the papers' claims", of_claims),
             completion,
         ),
-        f"This is version {__version__}. Exit status: 0 done, or as expected; 1 "
-        "something failed, or was\nnot as expected; 2 bad input or nowhere to write; "
-        "130 stopped.",
+        f"This is version {__version__}.",
     )
 
 

@@ -7,21 +7,29 @@ refusals are there at once. Nothing here imports JAX, or anything else that is s
 import argparse
 import contextlib
 import difflib
+import errno
+import io
 import itertools
 import os
+import platform
 import re
+import resource
+import shlex
 import sys
+import tempfile
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 __all__ = [
+    "STATUSES",
     "Command",
     "MisuseError",
     "Parser",
     "Program",
     "at_least",
+    "check_addresses",
     "complain",
     "complete",
     "in_one_line",
@@ -34,7 +42,28 @@ __all__ = [
     "shown",
 ]
 
+# What a command may end with. An error that has an `exit_status` of its own, such as a
+# `SweepError`, is told of and ends with that.
+STATUSES = {
+    0: "done, or as expected",
+    1: "something failed, or was not as expected",
+    2: "bad input, nowhere to write, or too little memory",
+    3: "the cluster's scheduler, or another process, was lost",
+    70: "an internal error: a fault of the program",
+    130: "stopped",
+    141: "the reader of the output has left",
+}
+_REFUSED, _INTERNAL, _STOPPED, _LEFT = 2, 70, 130, 141
+# Addresses, in GiB, that JAX's libraries take for themselves on a machine of two cores:
+# with 2.9 they end the process where they are refused some, with 3.8 they do not.
+_ADDRESSES = 3.7
 _WIDTH = 88  # Of help that nobody's terminal cuts.
+_LONGEST = 300  # Letters of a path, or of what an internal error says, in a message.
+# What errors say, besides those that are a `MemoryError`, where memory was refused.
+_NO_MEMORY = re.compile(
+    "RESOURCE_EXHAUSTED|[Cc]annot allocate memory|failed to map segment|bad_alloc"
+    "|can't start new thread|[Oo]ut of memory"
+)
 
 
 class Command(NamedTuple):
@@ -150,6 +179,17 @@ def at_least(least: int) -> Callable[[str], int]:
     return read
 
 
+def check_addresses() -> None:
+    """Raises MemoryError where `ulimit -v` leaves less than JAX takes, whose libraries
+    do not say so but end the process. To be called before it is imported."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESSES * 2**30:
+        raise MemoryError(
+            f"`ulimit -v` leaves {limit / 2**30:.3g} GiB of addresses, and JAX alone "
+            f"takes {_ADDRESSES:g}; raise it: `--memory` bounds what is computed"
+        )
+
+
 def shown(text: str) -> str:
     """What was typed, in quotes and cut to a line's length."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
@@ -233,7 +273,9 @@ def overview(program: Program) -> str:
         "",
         f"`{program.name} COMMAND --help` has a command's flags and examples.",
     ]
-    return "\n".join([*lines, *([program.note] if program.note else [])])
+    told = "; ".join(f"{status} {text}" for status, text in STATUSES.items())
+    lines += [*filter(None, [program.note]), *_filled(f"Exit status: {told}.")]
+    return "\n".join(lines)
 
 
 def main(program: Program, words: Sequence[str] | None = None) -> int:
@@ -244,34 +286,92 @@ def main(program: Program, words: Sequence[str] | None = None) -> int:
       words: behind the program's name; those of this process if None.
 
     Returns:
-      The exit status: the command's own; 0 after help, or where the reader of the
-      output has seen enough; 2 if something was refused, or could not be written; 130
-      if it was interrupted.
+      The exit status, one of `STATUSES`. Of an internal error, which is any that nobody
+      has foreseen, the line names a file with the place in the code.
     """
     words = sys.argv[1:] if words is None else list(words)
+    if sys.stdout is None:  # What it opens next would take the output's place.
+        complain(
+            "cannot write the output: it is closed; `>/dev/null` throws it away",
+            words=words,
+        )
+        return _REFUSED
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Of letters that it does not have.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _status(program, words)
-        if sys.stdout is not None:  # As it is where the shell has closed it.
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
-    except BrokenPipeError:  # The reader has seen enough.
-        _abandon_output()
-        return 0
     except KeyboardInterrupt as stop:
         complain(str(stop) or "stopped", words=words, prefix="")
-        return 130
-    except OSError as error:
-        if error.errno is not None and error.filename is None:  # It was the output.
+        return _STOPPED
+    except BrokenPipeError:
+        _abandon_output()
+        return _LEFT
+    except Exception as error:
+        return _refuse(program, words, error)
+
+
+def _refuse(program: Program, words: Sequence[str], error: Exception) -> int:
+    """Say what is wrong; the exit status."""
+    status = getattr(error, "exit_status", _REFUSED)
+    if _lacks_memory(error):
+        said = f": {error}" if str(error) else ""
+        complain(f"too little memory{_cut(said)}", words=words)
+    elif isinstance(error, OSError) and error.errno is not None:
+        if error.filename is None:  # It was the output.
             _abandon_output()
             complain(f"cannot write the output: {error.strerror}", words=words)
-        elif error.errno is not None:
-            complain(f"cannot use {error.filename}: {error.strerror}", words=words)
         else:
-            complain(error, words=words)
-        return 2
-    except (ValueError, MemoryError, OverflowError) as error:
+            path = _cut(str(error.filename))
+            complain(f"cannot use {path}: {error.strerror}", words=words)
+    elif isinstance(error, (OSError, ValueError, OverflowError)) or hasattr(
+        error, "exit_status"
+    ):
         complain(str(error) or type(error).__name__, words=words)
-        return 2
+    else:
+        status = _INTERNAL
+        complain(
+            f"internal, {type(error).__name__}: {_cut(in_one_line(error))}; "
+            f"{_report(program, words)}",
+            words=words,
+        )
+    return status
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what it came from, is that memory was refused."""
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:
+            return True
+        kinds = (RuntimeError, ImportError, OSError)
+        if isinstance(error, kinds) and _NO_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _report(program: Program, words: Sequence[str]) -> str:
+    """Write down where an error, the one at hand, came from; what to do with that."""
+    from cfljax import __version__
+
+    told = (
+        f"{shlex.join([program.name, *words])}\ncfljax {__version__}, Python "
+        f"{platform.python_version()}, {platform.platform()}\n{traceback.format_exc()}"
+    )
+    try:
+        handle, name = tempfile.mkstemp(prefix="cfljax-", suffix=".txt")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(told)
+    except OSError:  # The disk is full, say.
+        return "--traceback shows where; please report it"
+    return f"{name} says where; please report it with that file"
+
+
+def _cut(text: str) -> str:
+    """The text, without its middle where that is too long for a line."""
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]}...{text[-half:]}"
 
 
 def _status(program: Program, words: Sequence[str]) -> int:
@@ -291,6 +391,8 @@ def complain(
 ) -> None:
     """Say in one line what is wrong, below where it happened if `words` ask for that;
     with nowhere to say it, the exit status remains."""
+    if sys.stderr is None:  # As it is where the shell has closed it.
+        return
     try:
         if "--traceback" in words:
             traceback.print_exc()
@@ -316,4 +418,5 @@ def _width() -> int:
 
 def _abandon_output() -> None:
     """What is left in the buffer would fail once more when the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # Of an output that is no file.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

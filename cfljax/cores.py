@@ -14,10 +14,12 @@ import sys
 MOST = 8
 
 # One device may wait for the other as long as a client trains: by default XLA warns
-# after 20 s and ends the process after 40.
+# after 20 s and ends the process after 40; one process for the other, as long as that
+# one compiles or draws: by default 30 minutes.
 _PATIENCE = (
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds",
     "--xla_cpu_collective_call_terminate_timeout_seconds",
+    "--xla_cpu_collective_timeout_seconds",
 )
 _SECONDS = 10**6
 

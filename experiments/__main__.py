@@ -12,18 +12,21 @@ import gc
 import importlib
 import json
 import math
+import os
 import pathlib
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cfljax import command
+from cfljax import command, cores
 from cfljax.command import Command, Program
 from experiments import arguments as flags_of
 from experiments import registry
 from experiments.arguments import (
     STORE,
+    check_data,
     check_folder,
     check_use,
     configure,
@@ -78,7 +81,7 @@ def data(arguments: argparse.Namespace) -> int:
     """Print which real data sets are here; always 0."""
     from experiments import datasets
 
-    folder = _checked(arguments.data)
+    folder = check_data(arguments.data)
     found = list(datasets.look(folder))
     if arguments.json:
         print(json.dumps([one._asdict() for one in found], indent=2))
@@ -87,17 +90,10 @@ def data(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _checked(data: pathlib.Path | None) -> pathlib.Path | None:
-    """The folder of real data, which must be there if one is named."""
-    if data is not None and not data.is_dir():
-        raise FileNotFoundError(f"`--data` must be a folder, got `{data}`.")
-    return data
-
-
 def ledger(arguments: argparse.Namespace) -> int:
     """Write the ledger of published numbers; always 0."""
     for folder in arguments.stores or ():
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise FileNotFoundError(f"`--stores` must be folders, got `{folder}`.")
     check_folder(arguments.out)
     with _importing():
@@ -109,7 +105,7 @@ def ledger(arguments: argparse.Namespace) -> int:
 def gallery(arguments: argparse.Namespace) -> int:
     """Make the folders that the gallery lacks, and its page; 1 if one failed."""
     ids = [find(registry.EXPERIMENTS, id).id for id in dict.fromkeys(arguments.ids)]
-    data = _checked(arguments.data or folder_from_environment())
+    data = check_data(arguments.data or folder_from_environment())
     if arguments.page and ids:
         raise ValueError(f"`--page` is of all experiments, got {' '.join(ids)}.")
     check_folder(arguments.out)
@@ -147,16 +143,24 @@ def _say(line: str) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run an experiment or benchmark; the exit status."""
-    try:
+    if arguments.coordinator is None:
         return _execute(arguments)
-    except RuntimeError as error:
-        from cfljax.engine import SweepError
-        from experiments.cluster import LostSchedulerError
+    entry = entry_of(arguments)
+    check_use(entry, arguments)  # Before anybody is waited for.
+    check_folder(options_of(arguments).out)
+    if arguments.devices is not None:
+        cores.make_devices(arguments.devices)
+    from cfljax import engine
 
-        if not isinstance(error, SweepError | LostSchedulerError):
-            raise
-        command.complain(error)
-        return 1 if isinstance(error, SweepError) else 3
+    is_auto = arguments.coordinator == "auto"
+    address = None if is_auto else arguments.coordinator
+    with (
+        tempfile.TemporaryDirectory() as nowhere,
+        engine.clients_over_processes(address, arguments.process),
+    ):
+        if not engine.is_first():
+            arguments.out, arguments.store = pathlib.Path(nowhere, "out"), None
+        return _execute(arguments)
 
 
 def _execute(arguments: argparse.Namespace) -> int:
@@ -165,10 +169,17 @@ def _execute(arguments: argparse.Namespace) -> int:
     check_use(entry, arguments)
     options = options_of(arguments)
     check_folder(options.out)
+    command.check_addresses()
     with _importing():
         found = _prepare_devices(entry, arguments.devices)  # From here on JAX is there.
         config = configure(arguments)
     options = dataclasses.replace(options, precision=arguments.precision)
+    from cfljax import engine
+
+    if engine.num_processes() > 1:
+        _check_alike(entry, config, options)
+        progress = options.progress and engine.is_first()
+        options = dataclasses.replace(options, progress=progress)
     if arguments.out is None:
         from experiments.commands import usual_folder
 
@@ -178,8 +189,6 @@ def _execute(arguments: argparse.Namespace) -> int:
             else usual_folder(entry, arguments.preset, config)
         )
         options = dataclasses.replace(options, out=usual)
-    from cfljax import engine
-
     engine.keep_programs()
     if found is not None and options.progress and sys.stderr.isatty():
         what = "clients" if entry.spreads_clients else "trials"
@@ -196,6 +205,8 @@ def _execute(arguments: argparse.Namespace) -> int:
             summary = _summary(entry, config, options, plans=arguments.plan)
         else:
             summary = _logged(entry, config, options, arguments.log)
+    if not engine.is_first():
+        return 1 if summary.get("failed_cells") else 0
     if is_whole and summary["files"]:
         told = _told(entry, arguments, config, options)
         if is_own:
@@ -204,6 +215,21 @@ def _execute(arguments: argparse.Namespace) -> int:
         summary = {**summary, "files": [*summary["files"], str(file)]}
     _print(summary, as_json=arguments.json)
     return 1 if summary.get("failed_cells") else 0
+
+
+def _check_alike(entry: Entry, config: Any, options: Options) -> None:
+    """Raises ValueError unless all processes run the same code on the same."""
+    from cfljax import engine
+
+    own = ("chunk", "devices", "precision")
+    engine.check_alike(
+        {
+            "experiment": entry.id,
+            **dataclasses.asdict(config),
+            **{f"--{name}": getattr(options, name) for name in own},
+            **engine.sources.describe(entry.load().main),
+        }
+    )
 
 
 def _summary(
@@ -328,6 +354,7 @@ COMMANDS = (
             "run ifca.fig3c --preset paper --out FOLDER --shard 1/2   # and then 2/2,",
             "run ifca.fig3c --preset paper --out FOLDER   # and then the table",
             "run ifca.fig3c --preset paper --out FOLDER --dask tcp://10.0.0.1:8786",
+            "run clove.table1 --coordinator 10.0.0.1:1234 --process 1/2   # and 2/2",
         ),
         stopped=_RESUMES,
     ),
@@ -415,8 +442,7 @@ PROGRAM = Program(
     "Regenerate the papers' tables and figures, and measure how fast that is.",
     COMMANDS,
     "A run that was cut off, by whatever, resumes where it stopped when it is started "
-    "again.\nExit status: 0 done; 1 something failed; 2 bad input or nowhere to write; "
-    "3 the cluster's scheduler was lost; 130 stopped.",
+    "again.",
 )
 
 

@@ -1,6 +1,7 @@
 """What each command of the experiments takes, and an experiment's own flags."""
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
@@ -23,6 +24,7 @@ USUAL = "quick"  # The preset, unless one is named.
 _BESIDE = ("source", "precision")
 _MOST_MEMORY = 1e9  # GiB.
 _FOLDER: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
+_BUCKET = "s3://BUCKET/PREFIX"
 
 
 def add_list(parser: Parser, words: Sequence[str]) -> None:
@@ -121,9 +123,10 @@ def add_gallery(parser: Parser, words: Sequence[str]) -> None:
     _add_data(parser)
     parser.add_argument(
         "--store",
-        help="folder in which runs look for what is computed, and put the rest "
-        "(default: results/store)",
-        **_FOLDER,
+        type=_store,
+        metavar="FOLDER",
+        help=f"folder, or {_BUCKET}, in which runs look for what is computed, and put "
+        "the rest (default: results/store)",
     )
     _add_json(parser)
 
@@ -139,10 +142,10 @@ def add_store(parser: Parser, words: Sequence[str]) -> None:
     )
     parser.add_argument(
         "path",
-        type=pathlib.Path,
+        type=_store,
         metavar="PATH",
-        help="a store, a folder that `run --out` wrote, a study's folder of cells, or "
-        "the file of a checkpoint",
+        help=f"a store, {_BUCKET} too; a folder that `run --out` wrote, a "
+        "study's folder of cells, or the file of a checkpoint",
     )
     parser.add_argument(
         "--dry-run",
@@ -272,13 +275,16 @@ def _add_results(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
     )
     group.add_argument(
         "--store",
+        type=_store,
+        metavar="FOLDER",
         help=_used(
             entry is None or entry.uses_store,
             "folder of what is computed already, which is looked up and added to "
             "(default: `store` in the folder of --out, else results/store, where all "
-            "experiments find each other's)",
+            f"experiments find each other's); or {_BUCKET} of an object store, whose "
+            "server and credentials are those of AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID "
+            "and so on",
         ),
-        **_FOLDER,
     )
     group.add_argument(
         "--accept-code",
@@ -400,7 +406,9 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             "without it for that, when all have ended",
         ),
     )
-    parser.set_defaults(plan=False, wait=False, dask=None)
+    parser.set_defaults(
+        plan=False, wait=False, dask=None, coordinator=None, process=None
+    )
     if not for_workers:
         group.add_argument(
             "--wait",
@@ -422,6 +430,25 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
             ),
         )
         group.add_argument(
+            "--coordinator",
+            metavar="HOST:PORT",
+            help=_used(
+                shares,
+                "spread clients, or trials, over several processes that are started "
+                "with the same words but --process; the address where the first "
+                "listens, or `auto` as Slurm or Open MPI have started them",
+            ),
+        )
+        group.add_argument(
+            "--process",
+            type=_shard,
+            metavar="I/N",
+            help=_used(
+                shares,
+                "be process I of N; the first has the store and writes the table",
+            ),
+        )
+        group.add_argument(
             "--plan",
             action="store_true",
             help=_used(
@@ -435,6 +462,15 @@ def _add_machine(parser: Parser, entry: Entry | None, *, for_workers: bool) -> N
 def _used(is_used: bool, text: str) -> str:
     """Help of a flag, hidden where it would be refused."""
     return text if is_used else argparse.SUPPRESS
+
+
+def _store(text: str) -> pathlib.Path | str:
+    """A folder, or a place in a bucket."""
+    if "://" in text and not text.startswith("s3://"):
+        raise argparse.ArgumentTypeError(
+            f"must be a folder or {_BUCKET}, got {shown(text)}"
+        )
+    return text if text.startswith("s3://") else pathlib.Path(text)
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -502,6 +538,7 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
       FileNotFoundError: if `--data` names no folder.
     """
     shard = arguments.shard and "/".join(map(str, arguments.shard))
+    process = arguments.process and "/".join(map(str, arguments.process))
     is_long = entry.has_jobs or entry.spreads_clients
     for flag, value, is_used in (
         ("--devices", arguments.devices, entry.is_sweep or is_long),
@@ -510,6 +547,8 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
         ("--shard", shard, entry.is_sweep or entry.has_jobs),
         ("--wait", arguments.wait or None, entry.is_sweep or entry.has_jobs),
         ("--dask", arguments.dask, entry.is_sweep or entry.has_jobs),
+        ("--coordinator", arguments.coordinator, entry.is_sweep or entry.has_jobs),
+        ("--process", process, entry.is_sweep or entry.has_jobs),
         ("--store", arguments.store, entry.uses_store),
         ("--accept-code", arguments.accept_code, entry.uses_store),
         ("--data", arguments.data, entry.takes_data),
@@ -537,9 +576,27 @@ def check_use(entry: Entry, arguments: argparse.Namespace) -> None:
                 "`--dask` needs distributed; install the extra `dask`, or it alone: "
                 "`python -m pip install distributed`."
             )
-    data = arguments.data
-    if data is not None and not data.expanduser().is_dir():
-        raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
+    _check_processes(arguments, process)
+    check_data(arguments.data)
+
+
+def _check_processes(arguments: argparse.Namespace, process: str | None) -> None:
+    """Raises ValueError unless it is clear who computes together."""
+    if arguments.coordinator is None:
+        if process is not None:
+            raise ValueError(
+                f"`--process {process}` needs `--coordinator HOST:PORT`, where the"
+                " first one listens."
+            )
+        return
+    if (arguments.coordinator == "auto") != (process is None):
+        raise ValueError(
+            "`--coordinator HOST:PORT` needs `--process I/N`, and `--coordinator auto`"
+            f" has no use for it, got {shown(arguments.coordinator)} and {process}."
+        )
+    for flag in ("shard", "plan", "dask"):
+        if getattr(arguments, flag):
+            raise ValueError(f"`--{flag}` and `--coordinator` exclude each other.")
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -568,6 +625,13 @@ def options_of(arguments: argparse.Namespace) -> Options:
     )
 
 
+def check_data(data: pathlib.Path | None) -> pathlib.Path | None:
+    """The folder of real data; FileNotFoundError if one is named that is not there."""
+    if data is not None and not os.path.isdir(os.path.expanduser(data)):
+        raise FileNotFoundError(f"`--data` must name a folder that exists, got {data}.")
+    return data
+
+
 def folder_from_environment() -> pathlib.Path | None:
     """The folder of data that CFLJAX_DATA names."""
     folder = os.environ.get("CFLJAX_DATA")
@@ -575,10 +639,14 @@ def folder_from_environment() -> pathlib.Path | None:
 
 
 def check_folder(out: pathlib.Path) -> None:
-    """OSError where a file is in the way of a folder, before anything is computed."""
-    found = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not found.is_dir():
-        raise NotADirectoryError(f"cannot write to `{out}`: `{found}` is no folder.")
+    """OSError where a file is in the way of a folder, or it cannot be named, before
+    anything is computed."""
+    for path in (out, *out.absolute().parents):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.lstat()  # Of a link that leads nowhere as well: nothing can be made.
+            break
+    if not path.is_dir():
+        raise NotADirectoryError(f"cannot write to `{out}`: `{path}` is no folder.")
 
 
 def configure(arguments: argparse.Namespace) -> Any:

@@ -5,11 +5,10 @@ on several fields.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
-from cfljax.base import check_fields
+from cfljax.base import COUNT, check_fields, check_in
 
 Kind = TypeVar("Kind")
 
@@ -28,35 +27,12 @@ def configuration(kind: type[Kind]) -> type[Kind]:
 
 
 def check_positive(config: Any, *names: str) -> None:
-    """Raises ValueError where a field, or an entry of it, is below 1."""
-    for name in names:
-        if min(_entries(value := getattr(config, name))) < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
-
-
-def check_not_negative(config: Any, *names: str) -> None:
-    """Raises ValueError where a field, or an entry of it, is infinite or negative."""
+    """Raises ValueError where a field that others may leave at 0, or an entry of it, is
+    below 1."""
     for name in names:
         value = getattr(config, name)
-        if not all(math.isfinite(own) and own >= 0 for own in _entries(value)):
-            raise ValueError(f"`{name}` must not be negative, got {value}.")
-
-
-def _entries(value: Any) -> tuple:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def check_step_size(step_size: float, name: str = "step_size") -> None:
-    """Raises ValueError unless it is finite and not negative."""
-    if not (math.isfinite(step_size) and step_size >= 0):
-        raise ValueError(f"`{name}` must not be negative, got {step_size}.")
-
-
-def check_scale(**values: float) -> None:
-    """Raises ValueError, naming the first argument that is not positive and finite."""
-    for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"`{name}` must be positive, got {value}.")
+        for own in value if isinstance(value, tuple) else (value,):
+            check_in(COUNT, **{name: own})
 
 
 def check_different(name: str, values: tuple, what: str = "names") -> None:
@@ -78,20 +54,9 @@ def check_divides(config: Any, name: str, other: str) -> None:
         raise ValueError(f"`{name}` must divide `{other}`, got {part} and {whole}.")
 
 
-def check_error_rate(error_rate: float) -> None:
-    """Raises ValueError unless intervals can have it."""
-    if not 0 < error_rate < 1:
-        raise ValueError(f"`error_rate` must be in (0, 1), got {error_rate}.")
-
-
-def check_interval(error_rate: float, num_trials: int) -> None:
-    """Raises ValueError unless intervals of means can be made."""
-    check_error_rate(error_rate)
-    if num_trials < 2:
-        raise ValueError(f"`num_trials` must be at least 2, got {num_trials}.")
-
-
-def check_several(num_clusters: int) -> None:
-    """Raises ValueError if there is nothing to tell apart."""
-    if num_clusters < 2:
-        raise ValueError(f"`num_clusters` must be at least 2, got {num_clusters}.")
+def check_several(**numbers: int) -> None:
+    """Raises ValueError, naming the first below 2: clusters to be told apart, or trials
+    of which intervals of means are made."""
+    for name, value in numbers.items():
+        if value < 2:
+            raise ValueError(f"`{name}` must be at least 2, got {value}.")

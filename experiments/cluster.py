@@ -10,6 +10,7 @@ that has sent them waits, sends them again while blocks are open, and draws in t
 import contextlib
 import dataclasses
 import logging
+import pathlib
 import pickle
 import time
 from collections.abc import Sequence
@@ -41,6 +42,8 @@ _OWN = ("backend", "xla_flags")
 
 class LostSchedulerError(RuntimeError):
     """The scheduler has ended, or cannot be reached any more."""
+
+    exit_status = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +90,9 @@ def fill(address: str, entry: Entry, config: Any, options: Options) -> None:
             "that it has printed, such as tcp://10.0.0.1:8786."
         ) from error
     places = (options.out, options.store_folder, options.data)
-    out, store, data = (path and path.absolute() for path in places)
+    # What is in a bucket has one name everywhere.
+    absolute = lambda path: path.absolute() if isinstance(path, pathlib.Path) else path
+    out, store, data = map(absolute, places)
     own = dataclasses.replace(options, out=out, store=store, data=data, progress=False)
     task = Task(entry, config, own, code_of(entry))
     try:

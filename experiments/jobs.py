@@ -110,8 +110,10 @@ def run(
     known = engine.progress_of(options.store_folder, job.grid)
     # What is done is only read: a campaign that was killed is soon where it was.
     is_done = not known.num_open and not np.any(known.has_failed)
+    # Of several processes `run` spreads clients over the devices of all.
+    is_alone = engine.num_processes() == 1
     spread = engine.clients_over_devices(options.devices)
-    with spread if options.devices else contextlib.nullcontext():
+    with spread if options.devices and is_alone else contextlib.nullcontext():
         found = engine.sweep(
             job.grid,
             job.simulate,

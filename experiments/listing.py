@@ -1,7 +1,7 @@
 """What `list` tells: experiments by paper, what they take, and who has results."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from experiments import costs, registry
@@ -59,9 +59,9 @@ def _told(entry: Entry) -> str:
 def size(entry: Entry) -> str | None:
     """The preset of the committed results; None without any, or without a checkout."""
     try:
-        text = (_RESULTS / entry.id / "provenance.json").read_text("utf-8")
-        runs = json.loads(text)["runs"]
-    except (OSError, ValueError, KeyError):
+        file = _RESULTS / entry.id / "provenance.json"
+        runs = json.loads(file.read_text("utf-8"))["runs"] if file.is_file() else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if said := next(_presets(runs), None):
         return said
@@ -69,7 +69,8 @@ def size(entry: Entry) -> str | None:
     return next(iter(costs.rows(entry.id)), "unknown")
 
 
-def _presets(runs: list[Mapping[str, Any]]) -> Iterator[str]:
+def _presets(runs: Any) -> Iterator[str]:
     """What the command that wrote them said, if it did."""
-    if runs and "preset" in runs[-1]:
-        yield runs[-1]["preset"]
+    last = runs[-1] if isinstance(runs, list) and runs else None
+    if isinstance(last, dict) and isinstance(last.get("preset"), str):
+        yield last["preset"]

@@ -9,9 +9,9 @@ class Options:
     """How to run, never what: no option changes a trial."""
 
     out: pathlib.Path  # folder of the results; made if missing
-    # Folder in which sweeps look for what is computed, and put the rest; `store` below
-    # `out` if None.
-    store: pathlib.Path | None = None
+    # Folder in which sweeps look for what is computed, and put the rest, or such a
+    # place in a bucket, s3://BUCKET/PREFIX; `store` below `out` if None.
+    store: pathlib.Path | str | None = None
     # Why it is harmless that cells are completed by other code than began them.
     accept_code: str | None = None
     # Trials per compiled call; as many as fit in `memory` if None.
@@ -35,7 +35,7 @@ class Options:
     waits: bool = False
 
     @property
-    def store_folder(self) -> pathlib.Path:
+    def store_folder(self) -> pathlib.Path | str:
         """Where sweeps keep what they compute."""
         return self.store or self.out / "store"
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cfljax.command import check_addresses
 from experiments import kept
 from experiments.kept import FOLDER
 
@@ -78,6 +79,7 @@ class Entry:
         """What has `preset(name) -> Config` and `main(config, options) -> summary`, a
         mapping with at least `headline` (text) and `files` (paths written).
         """
+        check_addresses()
         module = importlib.import_module(self.module)
         load = getattr(module, "load", None)
         if load is None or load.__module__ != module.__name__:  # Of something else.

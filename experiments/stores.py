@@ -20,6 +20,8 @@ def main(arguments: argparse.Namespace) -> int:
     path, action = arguments.path, arguments.action
     if arguments.dry_run and action != "repair":
         raise ValueError(f"`--dry-run` is for `repair`; `{action}` changes nothing.")
+    if action == "repair" and isinstance(path, str):
+        upkeep.repair(path)  # Which refuses what is in a bucket.
     if action == "ls":
         found = upkeep.holdings(path)
         every = [one._asdict() for one in found]

@@ -125,7 +125,7 @@ JOINT = Joint(draw_jointly, shares=lambda trial: trial.num_clients)
 AXES = {"separation": (0.5, 1.0, 2.0), "num_clients": (4, 6)}
 
 
-def insist(grid: Grid, simulate: Any, path: pathlib.Path, **options: Any) -> None:
+def insist(grid: Grid, simulate: Any, path: pathlib.Path | str, **options: Any) -> None:
     """Sweep, again for as long as another process computes something."""
     while True:
         try:

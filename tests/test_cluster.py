@@ -98,7 +98,8 @@ def test_what_another_run_holds_is_waited_for(here, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "WAIT", 0.01)
     sent: list[int] = []
     original = cluster._send
-    claims = Claims(own.store_folder)
+    store = pathlib.Path(own.store_folder)
+    claims = Claims(store)
 
     def counted(*arguments: Any, **others: Any) -> Any:
         sent.append(num_blocks(tmp_path))
@@ -107,7 +108,7 @@ def test_what_another_run_holds_is_waited_for(here, tmp_path, monkeypatch):
         return original(*arguments, **others)
 
     monkeypatch.setattr(cluster, "_send", counted)
-    key = Store(own.store_folder, toy_cluster.job(config).grid).key((0, 0))
+    key = Store(store, toy_cluster.job(config).grid).key((0, 0))
     with claims:
         held = claims.claim([key])
         assert held.__enter__()

@@ -440,6 +440,14 @@ def refusal(tmp_path, capsys, monkeypatch):
             ["--algorithms", "ifca:num_clusters=0"],
             "ifca:num_clusters=0: `num_clusters`",
         ),
+        (
+            ["--algorithms", "fedavg,pacfl:num_vectors=100000"],
+            "pacfl:num_vectors=100000: `num_vectors` must be at most 12, the samples",
+        ),
+        (
+            ["--algorithms", "fesem:num_clusters=5"],
+            "fesem:num_clusters=5: `num_clusters` must be at most 4, the number of",
+        ),
         (["--dataset", "minst"], "or a file FILE.npz of your own, got 'minst'"),
         (["--dataset", "mnist"], "`--data` or CFLJAX_DATA name the folder"),
         (

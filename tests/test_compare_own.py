@@ -267,6 +267,7 @@ def test_own_data_never_stand_under_a_built_in_name(folder):
         ("--dataset mine.npz oracle", "oracle is told the true clusters"),
         ("--dataset mine.npz ifca", "say `--num-clusters N`"),
         ("oracle --num-clusters 1", "`num_clusters` must be at least 2, got 1"),
+        ("fesem --num-clusters 7", "`num_clusters` must be at most 6, the number of"),
         ("--partition groups", "`partition` has no use for true.npz"),
         ("--num-samples 10", "`--shares` say how"),
         ("--task compared_for_a_test:make --network mlp", "`network` has no use"),

@@ -531,6 +531,33 @@ def test_a_kill_between_two_names_and_a_disk_without_links(tmp_path, monkeypatch
     assert sorted(contents(tmp_path)) == ["run.npz", "run.npz.before"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounds": 2},
+        {"rounds": 4},
+        {"rounds": "3"},
+        {"rounds": -1},
+        {"rounds": True},
+        {"core_seconds": "x"},
+    ],
+    ids=str,
+)
+def test_a_file_that_is_not_what_it_says_is_refused(tmp_path, change):
+    """Whoever computed its digest."""
+    path = tmp_path / "run.npz"
+    stopped(path, 3)
+    whole = kept.read(path)
+    kept.write(path, whole.arrays, whole.about)
+    start(checkpoint=path)  # Control.
+    kept.write(path, whole.arrays, whole.about | change)
+    with pytest.raises(
+        engine.StoreError, match=r"not what it says|no checkpoint"
+    ) as told:
+        start(checkpoint=path)
+    assert "\n" not in str(told.value)
+
+
 def test_a_full_disk_is_told_in_one_line_and_keeps_what_is_there(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     stopped(path, 3)

@@ -288,6 +288,7 @@ def test_flags_of_patience_are_added_once_and_given_ones_stay(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", own)
     cores.wait_for_each_other()
     cores.wait_for_each_other()
-    first, second, third = os.environ["XLA_FLAGS"].split()
+    first, second, third, fourth = os.environ["XLA_FLAGS"].split()
     assert [first, second] == own.split()
     assert third.startswith("--xla_cpu_collective_call_terminate_timeout_seconds=")
+    assert fourth.startswith("--xla_cpu_collective_timeout_seconds=")

@@ -662,15 +662,19 @@ def test_all_cells_failing_is_one_line(command, monkeypatch):
     assert "out of order" in err and "Traceback" not in err
 
 
-def test_what_goes_wrong_outside_of_cells_is_not_hidden(command, replace_main):
+def test_what_goes_wrong_outside_of_cells_is_not_hidden(
+    command, replace_main, tmp_path, monkeypatch
+):
     """Control: exit status 1 is that of cells alone."""
 
     def broken(*_):
         raise RuntimeError("out of order")
 
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     replace_main(broken)
-    with pytest.raises(RuntimeError, match="out of order"):
-        command()
+    status, _, err = command()
+    assert status == 70
+    assert is_one_line(err, "internal, RuntimeError: out of order")
 
 
 @pytest.mark.parametrize("argv", [[], ["run"], ["run", "x", "--preset", "full"]])

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from cfljax import report
-from experiments import study
+from experiments import listing, study
 from experiments.__main__ import main
 from experiments.gallery import folders, make, page
 from experiments.registry import EXPERIMENTS
@@ -230,6 +230,29 @@ def test_a_folder_that_tells_no_size_stays_and_is_named(runner, capsys):
     assert "**damaged**" in part(FREE)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"runs": 5}',
+        '{"runs": [{"command": 5, "preset": [], "left_out": 5}]}',
+        '{"runs": [{"left_out": {"a.svg": "x"}, "commit": 5}]}',
+    ],
+    ids=["deep", "no list", "kinds", "more"],
+)
+def test_a_folder_whose_provenance_says_anything_is_read(runner, text):
+    """By the gallery and by `list`."""
+    gallery(FREE)
+    folder = pathlib.Path("figures", FREE)
+    (folder / "provenance.json").write_text(text + "\n")
+    found = folders.read(folder, EXPERIMENTS[FREE])
+    assert found is not None and found.size is not folders.Size.PAPER
+    found.fault()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "_RESULTS", folder.parent)
+        assert listing.size(EXPERIMENTS[FREE]) in (None, "quick", "unknown")
+
+
 def change_json(path, change):
     value = json.loads(path.read_text())
     change(value)
@@ -384,7 +407,7 @@ def test_an_interrupted_process_interrupts_all(monkeypatch):
     [
         ([FREE, "werner.fig44"], "unknown id 'werner.fig44'; nearest: werner.fig4"),
         ([FREE, "--num-trials", "3"], "unrecognized arguments: --num-trials 3"),
-        ([FREE, "--data", "nowhere"], "`--data` must be a folder, got `nowhere`"),
+        ([FREE, "--data", "nowhere"], "`--data` must name a folder that exists, got "),
         ([FREE, "--out", "file"], "`file` is no folder"),
         ([FREE, "--page"], "`--page` is of all experiments, got werner.fig4"),
     ],

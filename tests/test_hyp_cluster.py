@@ -253,6 +253,6 @@ test_misuse_is_named = misuse(
     lambda **changes: build(**changes).init(jax.random.key(0), DATA),
     ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
     ({"num_start_rounds": 0}, "`num_start_rounds` must be at least 1"),
-    ({"num_clusters": 7, "start": "farthest"}, "`num_clusters` must not exceed"),
+    ({"num_clusters": 7, "start": "farthest"}, "`num_clusters` must be at most 6, the"),
     ({"start": "nearest"}, "start"),
 )

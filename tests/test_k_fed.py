@@ -139,7 +139,7 @@ test_misuse_is_named = misuse(
     functools.partial(clusters, problem(WHOLE)),
     ({"num_clusters": 0}, "`num_clusters` must be at least 1"),
     ({"num_clusters": 2, "num_local_clusters": 0}, "`num_local_clusters` must"),
-    ({"num_clusters": 7}, "`num_clusters` must not exceed the centres"),
+    ({"num_clusters": 7}, "`num_clusters` must be at most 6, the centres that cl"),
     ({"num_clusters": 2, "points": "targets"}, "points"),
     ({"num_clusters": 2, "variant": "code"}, "variant"),
 )

@@ -418,6 +418,7 @@ def test_an_index_is_of_its_sources_and_name_or_made_again(tmp_path):
             path.with_name("b.json").replace(path),
         ),
         "of something else": lambda: write_sealed(path, {"value": 1}),
+        "of nothing": lambda: write_sealed(path, {"made": ["a.json", "x"]}),
     }
     for number, (name, change) in enumerate(changes.items(), 1):
         change()

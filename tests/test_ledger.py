@@ -56,7 +56,8 @@ def about(experiment, revision, fields, coords, outputs=(), **changes):
     """What a file says of itself."""
     meaning = {"experiment": experiment, "revision": revision, "seed": 0}
     meaning |= {"fields": fields, "coords": coords}
-    meaning |= {"dims": {name: [] for name in outputs}}
+    axes = lambda name: [f"{name} {i}" for i in range(np.ndim(outputs[name]))]
+    meaning |= {"dims": {name: axes(name) for name in outputs}}
     cell = {"cell": kept.key_of(meaning), "meaning": meaning, "fields": fields}
     commit = {"id": "0123456789abcdef", "dirty": False}
     own = {"layout": 1, **cell, "block": 0, "trials": 1, "code": "a", "commit": commit}

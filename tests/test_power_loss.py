@@ -157,13 +157,14 @@ def test_settings_that_are_torn_are_told(tmp_path, caplog, left):
 def test_a_failure_is_appended_behind_a_torn_line(tmp_path):
     with Claims(tmp_path) as claims:
         journal = Journal(tmp_path, claims)
-        journal.failures.write_bytes(b'{"time": "20')
+        failures = pathlib.Path(journal.failures)
+        failures.write_bytes(b'{"time": "20')
         for number in range(2):
             try:
                 raise ValueError("no")
             except ValueError as error:
                 journal.record({"cell": number}, error)
-    torn, *whole = journal.failures.read_text().splitlines()
+    torn, *whole = failures.read_text().splitlines()
     assert torn == '{"time": "20' and len(whole) == 2
     assert [json.loads(line)["error"] for line in whole] == ["ValueError"] * 2
 
@@ -195,9 +196,10 @@ def _sweep(disk: pathlib.Path, shard: tuple[int, int]) -> None:
     """A worker that logs what counts as done, where power does not matter."""
     write = Store.write
 
-    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> None:
-        write(self, block, *arguments, **options)
+    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> bool:
+        is_own = write(self, block, *arguments, **options)
         log("done", _name(self.grid.cell(block[:-1]).trial), block[-1])
+        return is_own
 
     Store.write = logged
     insist(cells(NUM_TRIALS), None, disk / "new" / "s", joint=JOINT, shard=shard)

@@ -183,3 +183,82 @@ def test_true_clusters_that_cannot_be_are_named(clusters, message):
     with pytest.raises(ValueError, match=message):
         oracle = build("oracle", truth, clusters=jnp.array(clusters))
         engine.run(oracle, jax.random.key(0), data, num_rounds=1)
+
+
+# What data allow, which the constructor does not see.
+
+WARM = {"centre_start": "warm"}
+BY_NUMBER = {"threshold": None, "max_clusters": None}
+# Of algorithms that divide the clients, or what they send, into clusters.
+DIVIDING = {
+    "clove": {},
+    "fesem": {},
+    "flexcfl": {},
+    "hyp_cluster": {"start": "farthest"},
+    "k_fed": {},
+    "momentum_clustering": WARM,
+    "myopic_clustering": {},
+    "one_shot": {},
+    "pacfl": BY_NUMBER,
+}
+# As many models as are wished: each client chooses one, and some may go unchosen.
+CHOOSING = (
+    ("ifca", {}),
+    ("hyp_cluster", {}),
+    ("oracle", {}),
+    ("clove", {"clustering": "agglomerative", "select_number": True}),
+)
+
+
+@pytest.mark.parametrize("name", DIVIDING)
+def test_there_are_no_more_clusters_than_clients(name):
+    data, truth = problem(name)
+    number, changes = len(data.mask), DIVIDING[name]
+    build(name, truth, num_clusters=number, **changes).check(data)  # Control.
+    algorithm = build(name, truth, num_clusters=number + 1, **changes)
+    fault = f"`num_clusters` must be at most {number}, the .*, got {number + 1}"
+    with pytest.raises(ValueError, match=fault):
+        engine.run(algorithm, jax.random.key(0), data, num_rounds=1)
+    with pytest.raises(ValueError, match=fault):  # Where nothing is compiled.
+        jax.eval_shape(algorithm.init, jax.random.key(0), data)
+
+
+@pytest.mark.parametrize(("name", "changes"), CHOOSING)
+def test_who_chooses_may_have_more_clusters_than_clients(name, changes):
+    data, truth = problem(name)
+    more = build(name, truth, num_clusters=len(data.mask) + 1, **changes)
+    more.check(data)
+    jax.eval_shape(more.init, jax.random.key(0), data)
+
+
+def test_every_algorithm_with_clusters_is_one_or_the_other():
+    known = {*DIVIDING, *(name for name, _ in CHOOSING)}
+    takes = lambda row: "num_clusters" in inspect.signature(row.constructor).parameters
+    assert {name for name, row in REGISTRY.items() if takes(row)} == known
+
+
+def test_data_of_every_round_are_held_to_it():
+    data, truth = problem("clove")
+    rounds = jax.tree.map(lambda leaf: leaf[None], data)
+    with pytest.raises(ValueError, match="`num_clusters` must be at most 6"):
+        engine.run(
+            build("clove", truth, num_clusters=7),
+            jax.random.key(0),
+            rounds,
+            num_rounds=1,
+            data_per_round=True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "most"),
+    [("pacfl", "num_vectors", 5), ("k_fed", "num_local_clusters", 8)],
+)
+def test_parts_of_a_client_are_at_most_what_it_has(name, argument, most):
+    """Of 8 samples of 5 features."""
+    data, truth = problem(name)
+    build(name, truth, **{argument: most}).check(data)  # Control.
+    for number in (most + 1, 100_000):
+        with pytest.raises(ValueError, match=f"`{argument}` must be at most {most}, "):
+            algorithm = build(name, truth, **{argument: number})
+            engine.run(algorithm, jax.random.key(0), data, num_rounds=1)

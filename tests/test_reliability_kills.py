@@ -88,14 +88,15 @@ SILENT: dict[str, Any] = LOGGED | {"traced": (draw, {})}
 
 
 def work(
-    path: pathlib.Path, way: str, num_trials: int, shard: tuple[int, int] | None
+    path: pathlib.Path | str, way: str, num_trials: int, shard: tuple[int, int] | None
 ) -> None:
-    """Sweep with a log."""
+    """Sweep with a log, into a folder or a bucket."""
     write = Store.write
 
-    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> None:
-        write(self, block, *arguments, **options)
-        log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
+    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> bool:
+        if stands := write(self, block, *arguments, **options):
+            log("done", name(self.grid.cell(block[:-1]).trial), block[-1])
+        return stands
 
     Store.write = logged
     simulate, options = LOGGED[way]
@@ -161,14 +162,15 @@ def batter(
     kills: int,
     most: int,
     seed: int,
+    workers: int = 2,
 ) -> tuple[list[int], list[int]]:
-    """Kill two workers at random times and start them again, until they finish.
+    """Kill workers at random times and start them again, until they finish.
 
-    `start` returns the process of worker 0 or 1; `most` is the progress between two
+    `start` returns the process of worker 0, 1, ...; `most` is the progress between two
     kills. Returns the processes that were killed, and how those ended that were not.
     """
     chance = random.Random(seed)
-    alive = {start(number): number for number in (0, 1)}
+    alive = {start(number): number for number in range(workers)}
     killed, statuses = [], []
 
     def reap() -> None:

@@ -449,7 +449,7 @@ def test_json_has_the_claim_in_letters_and_in_latex(with_rows, capsys):
 def test_help_has_commands_and_each_its_own_examples(capsys):
     assert command.main(["--help"]) == 0
     output = capsys.readouterr().out
-    assert "Exit status: 0 if every verdict" in output
+    assert "Exit status: 0 done, or as expected; 1" in output
     assert all(f"\n  {name} " in output for name in NAMES)
     for name in NAMES:
         assert command.main([name, "--help"]) == 0
@@ -577,13 +577,6 @@ def test_nowhere_to_write_is_no_surprising_verdict(arguments):
 def test_nowhere_to_complain_keeps_the_status():
     for arguments in ("list ifca.lem9", "prove"):
         assert shell(f"theory {arguments} 2> {FULL}").returncode == 2
-
-
-@pytest.mark.slow
-def test_a_closed_output_and_a_reader_that_leaves_are_fine():
-    for line in ("theory list >&-", "theory list --json | head -n 0"):
-        found = shell(line)
-        assert found.returncode == 0 and not found.stderr
 
 
 @pytest.mark.long

@@ -267,6 +267,92 @@ def test_what_holds_no_results_is_refused(tmp_path):
             assert "\n" not in str(told.value)
 
 
+# Against misuse: who computes digests, and what has none
+
+
+def _edited(path: pathlib.Path, *change: Any) -> None:
+    """A block that says something else in one place, with a digest of that; moved to
+    where it says that it is of."""
+    *above, name, value = change
+    whole = kept.read(path)
+    assert whole is not None
+    place = whole.about
+    for own in above:
+        place = place[own]
+    place[name] = value
+    cell = kept.key_of(whole.about["meaning"])
+    whole.about["cell"] = cell
+    path.unlink()
+    kept.write(path.parents[1] / cell / path.name, whole.arrays, whole.about)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("fields", "noise", [0.1]),
+        ("fields", "noise", {"a": 1}),
+        ("commit", 5),
+        ("commit", {"id": 5}),
+        ("accepted", {"why": "none"}),
+        ("asked", "x"),
+        ("axes", 5),
+        ("growing", None),
+        ("quantities", {"value": 5}),
+        ("core_seconds", "x"),
+        ("meaning", "seed", None),
+        ("meaning", "revision", "x"),
+        ("meaning", "experiment", 5),
+        ("meaning", "dims", {"value": 5}),
+        ("meaning", "dims", {"value": []}),
+        ("meaning", "coords", 5),
+        ("meaning", "coords", {"number": 5}),
+    ],
+    ids=str,
+)
+def test_a_block_whose_parts_are_of_other_kinds_is_no_use(path, made, change):
+    """Though its digest is right: it is as good as missing, and raises nothing."""
+    _edited(block(path), *change)
+    assert {*found(path).values()} == {"exchanged"}
+    assert holdings(path)[0].trials == 44 - 10
+    assert cfl.open_results(path)["trials"].sum() == 44 - 10
+    assert finish(path).identical(made[1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"runs": [{"run": []}, {"run": {}}, 5]}',
+        '{"runs": [{"run": "a", "commit": 5}, {"run": "b", "commit": {"id": 5}}]}',
+        '{"runs": [{"experiment": "plain", "revision": 1, "cells": "x", "trials": 4}]}',
+        "pipe",
+    ],
+    ids=["deep", "names", "commits", "numbers", "a pipe"],
+)
+def test_a_journal_that_says_anything_changes_no_number(path, made, text):
+    journal = path / "provenance.json"
+    expected = cfl.open_results(path)["value"].values
+    journal.unlink()
+    if text == "pipe":
+        os.mkfifo(journal)
+    else:
+        journal.write_text(text)
+    assert holdings(path)[0].asked == 44 and len(survey(path)) > 8
+    assert np.array_equal(cfl.open_results(path)["value"].values, expected)
+    block(path).unlink()
+    assert finish(path).identical(made[1])
+    assert json.loads(journal.read_text())["runs"][-1]["blocks"] == 1
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_one_line(path):
+    block(path).unlink()
+    (path / "lock").unlink()
+    os.mkfifo(path / "lock")
+    with pytest.raises(StoreError, match="cannot write results to") as told:
+        finish(path)
+    assert "\n" not in str(told.value)
+
+
 # Against itself: the command
 
 

@@ -301,13 +301,12 @@ PROGRAM = Program(
     "python -m theory",
     "List the papers' statements, or put them to the test.",
     COMMANDS,
-    "Exit status: 0 if every verdict, control and proof is as expected; 1 if not; 2 if "
-    "the command is wrong.",
+    "What is expected are the verdicts of all statements, controls and proofs.",
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 as expected, 1 a surprise, 2 misuse, 130 interrupted."""
+    """Entry point; returns the exit status."""
     return command.main(PROGRAM, argv)
 
 

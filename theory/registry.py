@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import theory
 from cfljax import base
+from cfljax.command import check_addresses
 from cfljax.statements import SEVERITIES, Erratum, Statement, Status, site
 from theory.sources import fingerprint
 
@@ -84,6 +85,7 @@ def choose(ids: Sequence[str] = (), *, paper: str | None = None) -> tuple[Listed
 
 def load(rows: Sequence[Listed]) -> tuple[Statement, ...]:
     """The statements themselves, from no more modules than define them."""
+    check_addresses()
     modules = dict.fromkeys(row.module for row in rows)
     found = {row.id: row for module in modules for row in _defined_in(module)}
     return tuple(found[row.id] for row in rows)

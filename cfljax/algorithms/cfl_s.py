@@ -15,8 +15,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
-    check_not_negative,
-    check_positive,
     check_threat,
     is_traced,
 )
@@ -211,7 +209,6 @@ def cfl_s(
     cubic in the participants. Memory: an update for each participant; the state holds
     `3 max_clusters - 2` models, in "reference" one for each client.
     """
-    check_positive(max_clusters=max_clusters)
     check_member(Thresholds, thresholds=thresholds)
     check_member(Variant, variant=variant)
     check_member(SplitLinkage, linkage=linkage)
@@ -222,9 +219,6 @@ def cfl_s(
     defaults = (0.1, 0.4) if is_relative else (0.4, 1.6)
     mean_norm = defaults[0] if mean_norm is None else mean_norm
     largest_norm = defaults[1] if largest_norm is None else largest_norm
-    check_not_negative(
-        mean_norm=mean_norm, largest_norm=largest_norm, first_split=first_split
-    )
     if min_members < 2:
         raise ValueError(
             "`min_members` must be at least 2, for a cluster to have two parts, got "

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import at_most_clients, check_member, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
@@ -149,8 +149,8 @@ def clove(
 
     Args:
       task: the learning problem.
-      num_clusters: number of models, at least 1: K, or its upper bound where
-        `select_number` is true. With 1 this is FedAvg.
+      num_clusters: number of models, at least 1: K, at most the number of clients, or
+        its upper bound where `select_number` is true. With 1 this is FedAvg.
       step_size: gamma; may be traced.
       option: "model" (I) or "gradient" (II).
       num_steps: local steps of option I.
@@ -177,7 +177,8 @@ def clove(
       threat: what Byzantine clients do to what is averaged; loss vectors are honest.
 
     Raises:
-      ValueError: where an argument is out of its range.
+      ValueError: where an argument is out of its range; in `init`, where there are
+        fewer clients than clusters.
 
     The index of the model that the server chose for a client, a byte, is not counted
     in `Info.received`.
@@ -185,7 +186,6 @@ def clove(
     Cost of a round: that of `federated.rounds.train_round` and `group_clients`. The
     state holds every model twice.
     """
-    check_positive(num_clusters=num_clusters, stable_rounds=stable_rounds)
     check_member(FirstRound, first_round=first_round)
     check_member(Start, start=start)
     is_first_random = first_round == "random"
@@ -294,7 +294,9 @@ def clove(
     def join(_: PRNGKeyArray, state: State, data: ClientData) -> State:
         return state._replace(stability=first_stability(data.mask.shape[0]))  # line 15
 
-    return Algorithm(init, step, predict, join)
+    # Of an upper bound Algorithm 2 takes what there is.
+    check = at_most_clients(None if select_number else num_clusters)
+    return Algorithm(init, step, predict, join, check=check)
 
 
 @dataclasses.dataclass(frozen=True)

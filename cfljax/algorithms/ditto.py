@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_member, check_not_negative, check_positive
+from cfljax.base.checks import check_member, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import put, repeat, take, trained_part
@@ -138,7 +138,6 @@ def ditto(
     check_positive(num_personal_steps=num_personal_steps)
     check_member(Start, start=start)
     check_member(Variant, variant=variant)
-    check_not_negative(penalty=penalty)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     if personal_update is None:
         personal_update = dataclasses.replace(training.update, proximal=0.0)

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
-    check_not_negative,
     check_positive,
     check_threat,
     is_traced,
@@ -187,10 +186,8 @@ def fedala(
     check_positive(
         num_initial_epochs=num_initial_epochs, num_weight_epochs=num_weight_epochs
     )
-    check_not_negative(weight_step_size=weight_step_size)
     if not is_traced(sample_share) and not 0 < np.asarray(sample_share) <= 1:
         raise ValueError(f"`sample_share` must be in (0, 1], got {sample_share}.")
-    check_not_negative(tolerance=tolerance)
     chosen = _adaptive_leaves(task, adaptive)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     train = client_update(task, training.update, num_steps)

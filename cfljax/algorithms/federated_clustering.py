@@ -139,8 +139,7 @@ def federated_clustering(
     number of groups; the forward passes at one model are one matrix product. Memory:
     the gradients of one group at `models_per_chunk` models.
     """
-    check_positive(num_clipping_rounds=num_clipping_rounds, num_groups=num_groups)
-    check_positive(models_per_chunk=models_per_chunk, batch_size=batch_size)
+    check_positive(batch_size=batch_size)
     check_one_radius(radius)
     check_member(Variant, variant=variant)
     check_member(Edge, edge=edge)

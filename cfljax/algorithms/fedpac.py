@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
-    check_not_negative,
     check_positive,
     check_threat,
 )
@@ -193,13 +192,8 @@ def fedpac(
     last layer of every client; a last layer, prototypes and mean features of every
     participant; and a body of each with a threat.
     """
-    check_positive(
-        num_classes=num_classes,
-        num_head_epochs=num_head_epochs,
-        num_iterations=num_iterations,
-    )
+    check_positive(num_head_epochs=num_head_epochs)
     check_member(Weights, prototype_weights=prototype_weights)
-    check_not_negative(penalty=penalty, smallest_weight=smallest_weight)
     layers = layers_of(task)
     check_schedules(head_step_size=head_step_size)
     if head_step_size is None:

@@ -14,8 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
-    check_not_negative,
-    check_positive,
     check_threat,
 )
 from cfljax.base.constructor import constructor
@@ -147,10 +145,8 @@ def fedproto(
     participant.
     """
     layers = layers_of(task)
-    check_positive(num_classes=num_classes)
     check_member(Answer, answer=answer)
     check_member(Start, start=start)
-    check_not_negative(penalty=penalty)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:

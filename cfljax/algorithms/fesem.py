@@ -13,7 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cfljax.base.checks import check_member, check_positive, check_threat
+from cfljax.base.checks import (
+    at_most_clients,
+    check_member,
+    check_threat,
+)
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
@@ -112,7 +116,7 @@ def fesem(
 
     Args:
       task: the learning problem.
-      num_clusters: K, at least 1.
+      num_clusters: K, from 1 to the number of clients, whose models they divide.
       step_size: local step size; may be traced.
       num_steps: local steps of a round.
       weights: of the clients in a centre; "samples" as in the authors' code.
@@ -136,7 +140,7 @@ def fesem(
 
     Raises:
       ValueError: where an argument is out of its range, or the last layer's of a task
-        without layers.
+        without layers; in `init`, where there are fewer clients than clusters.
 
     `Info.assignment` is the centre that a participant's new local model counts for,
     `NO_CLUSTER` without samples or where it diverged; nobody sends an index.
@@ -149,7 +153,6 @@ def fesem(
     each client and centre a pass over its weights; in the first round k-means. Memory:
     three models of every participant and one of every client.
     """
-    check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
     check_member(CentreStart, start=start)
     check_member(Variant, variant=variant)
     if variant == "reference" and start != "independent":
@@ -257,7 +260,8 @@ def fesem(
         clusters = jnp.where(usable, nearest(local, state.models), NO_CLUSTER)
         return state._replace(clusters=clusters, local=local)
 
-    return Algorithm(init, step, predict_own_cluster(task), join)
+    check = at_most_clients(num_clusters)
+    return Algorithm(init, step, predict_own_cluster(task), join, check=check)
 
 
 def leaves_of(task: Task, compared: str) -> Callable[[Stacked], list[Array]]:

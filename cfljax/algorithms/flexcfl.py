@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
+    at_most_clients,
     check_member,
-    check_not_negative,
     check_positive,
     is_traced,
 )
@@ -115,7 +115,8 @@ def flexcfl(
 
     Args:
       task: the learning problem.
-      num_clusters: K, at least 1; with fewer clients some groups stay empty.
+      num_clusters: K, from 1 to the number of clients; some groups stay empty where
+        fewer of them have samples.
       step_size: local step size, of pre-training as well; may be traced.
       num_steps: local steps of a round.
       weights: of the clients in a group's mean.
@@ -136,7 +137,8 @@ def flexcfl(
         start.
 
     Raises:
-      ValueError: where an argument is out of its range.
+      ValueError: where an argument is out of its range; in `init`, where there are
+        fewer clients than clusters.
 
     `Info` counts a cold start, the start received and the pre-training's update sent,
     for clients of the group cold start in the first round, for others in their first.
@@ -148,14 +150,8 @@ def flexcfl(
     side by side; a round takes a forward pass and `num_steps` passes of each
     participant. The state holds every group's model twice.
     """
-    check_positive(
-        num_clusters=num_clusters,
-        num_pretrain_steps=num_pretrain_steps,
-        pretrain_scale=pretrain_scale,
-        num_restarts=num_restarts,
-    )
+    check_positive(num_pretrain_steps=num_pretrain_steps)
     check_member(Clustering, clustering=clustering)
-    check_not_negative(inter_group_step_size=inter_group_step_size)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     # By a number of steps from a fresh optimiser, towards nothing.
     plain = dataclasses.replace(
@@ -268,7 +264,8 @@ def flexcfl(
         nearest = newcomer_start(key, start, directions, data, own)
         return state._replace(clusters=nearest, started=jnp.zeros(number, bool))
 
-    return Algorithm(init, step, predict_own_cluster(task), join)
+    check = at_most_clients(num_clusters)
+    return Algorithm(init, step, predict_own_cluster(task), join, check=check)
 
 
 _Updates = Float[Array, "clients features"]

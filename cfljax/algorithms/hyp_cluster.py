@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import at_most_clients, check_member
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import (
@@ -116,7 +116,6 @@ def hyp_cluster(
     Cost of a round: that of `federated.rounds.train_round`; a "farthest" start holds a
     model of every client.
     """
-    check_positive(num_clusters=num_clusters, num_start_rounds=num_start_rounds)
     check_member(Start, start=start)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     optimizer = server_optimizer(server_step_size)
@@ -150,7 +149,9 @@ def hyp_cluster(
         return State(models, server, after.local_state, start_bytes), info
 
     predict = predict_best_model(task, training.update.clients_per_chunk)
-    return Algorithm(init, step, predict)
+    # Independent hypotheses, as IFCA's, may be more than clients: some go unchosen.
+    check = at_most_clients(num_clusters if start == "farthest" else None)
+    return Algorithm(init, step, predict, check=check)
 
 
 def _server_step(
@@ -181,11 +182,6 @@ def _farthest_start(
     the client worst served so far, `random` where none is left; and the bytes."""
     num_clients = data.mask.shape[0]
     number = length(random)
-    if num_clients < number:
-        raise ValueError(
-            "`num_clusters` must not exceed the number of clients where `start` is "
-            f"'farthest', got {number} for {num_clients} clients."
-        )
     start_key, train_key, first_key = jax.random.split(key, 3)
 
     def train(index: Array, models: Stacked) -> Stacked:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import check_member
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
@@ -106,7 +106,8 @@ def ifca(
 
     Args:
       task: the learning problem.
-      num_clusters: number of models k, at least 1. With 1 this is FedAvg.
+      num_clusters: number of models k, at least 1. With 1 this is FedAvg. There may be
+        more than clients: Algorithm 2 leaves those that nobody chooses as they are.
       step_size: gamma; may be traced, so that it can be swept by vmap.
       option: "gradient" (I) or "model" (II); if None the first with one local step
         and the second with more.
@@ -149,7 +150,6 @@ def ifca(
 
     Cost of a round: that of `federated.rounds.train_round`.
     """
-    check_positive(num_clusters=num_clusters, stable_rounds=stable_rounds)
     check_member(FirstRound, first_round=first_round)
     check_member(Start, start=start)
     training = Training(

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import check_at_most, check_member
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import (
@@ -83,10 +83,10 @@ def k_fed(
 
     Args:
       task: what is trained after the clustering.
-      num_clusters: k, at least 1.
+      num_clusters: k, from 1 to the number of centres that all clients send.
       step_size: of training; may be traced.
-      num_local_clusters: k', what a client divides its samples into. With 1 it sends
-        their mean.
+      num_local_clusters: k', what a client divides its samples into, at most as many
+        as it may have. With 1 it sends their mean.
       points: what is clustered, as rows of numbers: "inputs", or "samples", inputs
         and targets together.
       variant: "paper" lets the centres join once (line 8); "reference" goes on with
@@ -100,8 +100,9 @@ def k_fed(
       threat: what Byzantine clients do in training; the clustering is honest.
 
     Raises:
-      ValueError: where an argument is out of its range; in `init`, where all clients
-        together send fewer centres than `num_clusters`.
+      ValueError: where an argument is out of its range; in `init`, where clients have
+        fewer samples than `num_local_clusters`, or all of them together send fewer
+        centres than `num_clusters`.
 
     In the first round `Info.sent` has also the bytes of a client's centres. A newcomer
     takes the cluster whose model it loses least with.
@@ -109,14 +110,16 @@ def k_fed(
     Cost: `init` clusters every client's samples, one client after the other; a round
     is that of `federated.rounds.train_round`.
     """
-    check_positive(
-        num_clusters=num_clusters,
-        num_local_clusters=num_local_clusters,
-        num_restarts=num_restarts,
-    )
     check_member(Points, points=points)
     check_member(Variant, variant=variant)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
+
+    def check(data: ClientData) -> None:
+        clients, samples = data.mask.shape
+        what = "the samples of a client"
+        check_at_most(samples, what, num_local_clusters=num_local_clusters)
+        what = "the centres that clients send"
+        check_at_most(clients * num_local_clusters, what, num_clusters=num_clusters)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models_key, cluster_key = jax.random.split(key)
@@ -138,7 +141,7 @@ def k_fed(
         return State(after.models, state.clusters, reported, after.local_state), info
 
     join = join_best_cluster(task, training.update.clients_per_chunk)
-    return Algorithm(init, step, predict_own_cluster(task), join)
+    return Algorithm(init, step, predict_own_cluster(task), join, check=check)
 
 
 def _rows(data: ClientData, points: str) -> Float[Array, "clients samples features"]:
@@ -177,11 +180,6 @@ def _most_samples(
 ) -> Int[Array, " clients"]:
     """The cluster that holds most of each client's samples (Algorithm 2)."""
     clients, local, features = centres.shape
-    if clients * local < number:
-        raise ValueError(
-            "`num_clusters` must not exceed the centres that clients send, got "
-            f"{number} for {clients} clients of {local}."
-        )
     flat, held = centres.reshape(-1, features), members.reshape(-1)
     used = held > 0
     flat = jnp.where(used[:, None], flat, 0)

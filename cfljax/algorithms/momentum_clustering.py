@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.base.checks import (
+    at_most_clients,
     check_fit,
     check_member,
     check_positive,
@@ -126,7 +127,8 @@ def momentum_clustering(
       task: the learning problem; it must train on the losses that it is judged by.
       step_size: eta; may be traced.
       radius: tau, as in `federated_clustering`.
-      num_clusters: K of centre start "warm"; None otherwise.
+      num_clusters: K of centre start "warm", from 1 to the number of clients, whose
+        momenta the first centres are; None otherwise.
       gradient_weight: alpha of equation (6), in (0, 1], of the new gradient; 1 keeps
         none of the old. May be traced.
       num_clipping_rounds: l of Threshold-Clustering.
@@ -149,8 +151,8 @@ def momentum_clustering(
 
     Raises:
       ValueError: where an argument is out of its range, belongs to another centre
-        start, or the task has a `fit`; in a round, where `threat` has another number of
-        clients.
+        start, or the task has a `fit`; in `init`, where there are fewer clients than
+        clusters; in a round, where `threat` has another number of clients.
 
     A newcomer is sent all models and takes the one it loses least with.
 
@@ -158,8 +160,7 @@ def momentum_clustering(
     Threshold-Clustering of N momenta from N or K centres. Memory: three models for
     each client.
     """
-    check_positive(num_clipping_rounds=num_clipping_rounds)
-    check_positive(batch_size=batch_size, centres_per_chunk=centres_per_chunk)
+    check_positive(batch_size=batch_size)
     check_one_radius(radius)
     check_member(CentreStart, centre_start=centre_start)
     check_member(FirstMomentum, first_momentum=first_momentum)
@@ -247,7 +248,8 @@ def momentum_clustering(
         return found.centres, assignment, moves, found.members[row] & known
 
     join = join_best_model(task, clients_per_chunk)
-    return Algorithm(init, step, predict_own_model(task), join)
+    check = at_most_clients(num_clusters)
+    return Algorithm(init, step, predict_own_model(task), join, check=check)
 
 
 def _check_start(
@@ -264,7 +266,6 @@ def _check_start(
         return
     if num_clusters is None:
         raise ValueError("`num_clusters` must be given with `centre_start='warm'`.")
-    check_positive(num_clusters=num_clusters)
     if form == "gram":
         raise ValueError(
             "`form='gram'` belongs to `centre_start='member'`: kept centres are no "

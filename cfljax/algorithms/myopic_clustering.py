@@ -10,7 +10,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_fit, check_member, check_positive, check_threat
+from cfljax.base.checks import (
+    at_most_clients,
+    check_fit,
+    check_member,
+    check_positive,
+    check_threat,
+)
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
@@ -63,7 +69,8 @@ def myopic_clustering(
 
     Args:
       task: the learning problem; it must train on the losses that it is judged by.
-      num_clusters: K, at least 1. With 1 everybody moves along the mean gradient.
+      num_clusters: K, from 1 to the number of clients, whose gradients they divide.
+        With 1 everybody moves along the mean gradient.
       step_size: eta; may be traced.
       batch_size: samples of a client's gradient, drawn anew in each round without
         replacement; all samples if None.
@@ -75,8 +82,9 @@ def myopic_clustering(
       order: of the clients, see `federated.backend.over_clients`.
 
     Raises:
-      ValueError: where an argument is out of its range, or the task has a `fit`; in a
-        round, where `threat` has another number of clients.
+      ValueError: where an argument is out of its range, or the task has a `fit`; in
+        `init`, where there are fewer clients than clusters; in a round, where `threat`
+        has another number of clients.
 
     `Info.assignment` is k_i, `NO_CLUSTER` for a client whose gradient is not finite;
     losses are those at clients' own models, on the round's batch. A newcomer is sent
@@ -85,7 +93,6 @@ def myopic_clustering(
     Cost of a round: a forward and a backward pass for each client, and a k-means of N
     gradients.
     """
-    check_positive(num_clusters=num_clusters, num_restarts=num_restarts)
     check_positive(batch_size=batch_size)
     check_member(Start, start=start)
     check_order(order, clients_per_chunk)
@@ -124,4 +131,5 @@ def myopic_clustering(
         return State(models, state.round + 1), info
 
     join = join_best_model(task, clients_per_chunk)
-    return Algorithm(init, step, predict_own_model(task), join)
+    check = at_most_clients(num_clusters)
+    return Algorithm(init, step, predict_own_model(task), join, check=check)

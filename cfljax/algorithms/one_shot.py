@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_positive
+from cfljax.base.checks import at_most_clients, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import flat, repeat, trained_part
@@ -73,7 +73,7 @@ def one_shot(
 
     Args:
       task: the learning problem of line 3.
-      num_clusters: k, at least 1.
+      num_clusters: k, from 1 to the number of clients, whose solutions they divide.
       step_size: of line 3; may be traced.
       num_steps: local steps of line 3 in each round.
       weights: of the clients in an average.
@@ -91,7 +91,8 @@ def one_shot(
       threat: what Byzantine clients do in training; the clustering is honest.
 
     Raises:
-      ValueError: where an argument is out of its range.
+      ValueError: where an argument is out of its range; in `init`, where there are
+        fewer clients than clusters.
 
     In the first round `Info.sent` has also the bytes of a client's solution (line 1). A
     newcomer takes the cluster whose model it loses least with, once it was sent all.
@@ -99,11 +100,7 @@ def one_shot(
     Cost: `init` trains every client for `num_local_steps` and holds all solutions; a
     round is that of `federated.rounds.train_round`.
     """
-    check_positive(
-        num_clusters=num_clusters,
-        num_local_steps=num_local_steps,
-        num_restarts=num_restarts,
-    )
+    check_positive(num_local_steps=num_local_steps)
     update = update or LocalUpdate()
     training = Training(
         step_size=step_size,
@@ -147,4 +144,5 @@ def one_shot(
         return new, info._replace(sent=info.sent + besides)
 
     join = join_best_cluster(task, training.update.clients_per_chunk)
-    return Algorithm(init, step, predict_own_cluster(task), join)
+    check = at_most_clients(num_clusters)
+    return Algorithm(init, step, predict_own_cluster(task), join, check=check)

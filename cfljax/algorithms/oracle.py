@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_positive, is_traced
+from cfljax.base.checks import is_traced
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
@@ -91,7 +91,6 @@ def oracle(
 
     Cost of a round: that of `federated.rounds.train_round`.
     """
-    check_positive(num_clusters=num_clusters)
     if not is_traced(clusters):
         _check_clusters(np.asarray(clusters), num_clusters)
     training = Training(

@@ -16,7 +16,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_member, check_not_negative, check_positive
+from cfljax.base.checks import (
+    at_most_clients,
+    check_at_most,
+    check_member,
+    check_positive,
+)
 from cfljax.base.constructor import constructor
 from cfljax.base.decompositions import eigenvectors, singular_vectors
 from cfljax.base.describe import summary
@@ -123,8 +128,9 @@ def pacfl(
       task: the learning problem.
       step_size: local step size; may be traced.
       num_classes: of the targets; None for one subspace of all of a client's samples.
-      num_vectors: p, singular vectors of each class, at least 1; fewer of a class of
-        lower rank, such as one with fewer samples.
+      num_vectors: p, singular vectors of each class, at least 1 and at most the samples
+        of a client and the features of a sample; fewer of a class of lower rank, such
+        as one with fewer samples.
       angle: "principal", the smallest principal angle, which the paper defines; or
         "entry", as in the authors' released code, the smallest angle between a vector
         of one client and a vector of the other. It hangs on the signs of singular
@@ -135,7 +141,7 @@ def pacfl(
       max_clusters: models that there are for the clusters of a threshold, needed beside
         it. If it leaves more clusters than that, the nearest are merged on beyond it
         until they are so many: `Info.found` tells.
-      num_clusters: number of clusters instead of a threshold.
+      num_clusters: number of clusters instead of a threshold, at most the clients'.
       linkage: distance of clusters; "weighted" (WPGMA) is what the released code calls
         average.
       num_steps: local steps in each round, at least 1.
@@ -145,8 +151,9 @@ def pacfl(
       threat: what Byzantine clients do in training; their vectors are honest.
 
     Raises:
-      ValueError: where an argument is out of its range; in `init`, where `num_classes`
-        is given and the targets are no classes.
+      ValueError: where an argument is out of its range; in `init`, where data do not
+        have so many clients, samples or features, or `num_classes` is given and the
+        targets are no classes.
 
     A newcomer sends its vectors and answers with the model of the nearest cluster. With
     a threshold one that is further than that from all is a cluster of its own: it
@@ -162,10 +169,8 @@ def pacfl(
     the clients. A round is a forward pass for each participant and its local steps.
     """
     number = _number_of_groups(threshold, max_clusters, num_clusters)
-    check_positive(num_vectors=num_vectors, num_classes=num_classes)
     check_member(Angle, angle=angle)
     check_member(PairLinkage, linkage=linkage)
-    check_not_negative(threshold=threshold)
     update = update or LocalUpdate()
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     subspaces_of = functools.partial(
@@ -175,6 +180,12 @@ def pacfl(
         **update.placement,
     )
     angles_of = functools.partial(angles_between, angle=angle, **update.placement)
+
+    def check(data: ClientData) -> None:
+        at_most_clients(num_clusters)(data)
+        sizes = data.mask.shape[1], math.prod(data.inputs.shape[2:])
+        what = "the samples of a client, or the features of one if these are fewer"
+        check_at_most(min(sizes), what, num_vectors=num_vectors)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         model, local_state = global_start(key, task, training, data.mask.shape[0])
@@ -228,7 +239,7 @@ def pacfl(
             clusters=jnp.where(alone, own, clusters),
         )
 
-    return Algorithm(init, step, predict_own_cluster(task), join)
+    return Algorithm(init, step, predict_own_cluster(task), join, check=check)
 
 
 def _number_of_groups(
@@ -246,7 +257,6 @@ def _number_of_groups(
             "`max_clusters` must be given beside `threshold`, and only there, got "
             f"{max_clusters} beside {threshold}."
         )
-    check_positive(num_clusters=num_clusters, max_clusters=max_clusters)
     number = max_clusters if num_clusters is None else num_clusters
     assert number is not None
     return number

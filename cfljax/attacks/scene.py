@@ -1,14 +1,12 @@
 """What an attacker sees, and how a lie becomes the messages of Byzantine clients."""
 
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import is_traced
 from cfljax.base.tree import flat, length, like, select
 from cfljax.base.types import Stacked
 
@@ -155,23 +153,3 @@ def _check(messages: Stacked, byzantine: Array) -> None:
             f"`byzantine` must be boolean with one entry for each of {number} clients, "
             f"got {byzantine.dtype} of shape {byzantine.shape}."
         )
-
-
-def check_finite(**numbers: Any) -> None:
-    """Raises ValueError, naming the first argument that is not finite; what is traced
-    passes."""
-    for name, value in numbers.items():
-        if not is_traced(value) and not math.isfinite(value):
-            raise ValueError(f"`{name}` must be finite, got {value}.")
-
-
-def check_not_negative(**numbers: Any) -> None:
-    """Raises ValueError, naming the first argument that is negative or not finite.
-
-    What is traced or None passes.
-    """
-    for name, value in numbers.items():
-        if value is None or is_traced(value):
-            continue
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"`{name}` must not be negative, got {value}.")

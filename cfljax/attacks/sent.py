@@ -17,14 +17,13 @@ from cfljax.attacks.scene import (
     Context,
     Scene,
     attack_from,
-    check_finite,
-    check_not_negative,
     mean_of,
     one_point,
 )
-from cfljax.base.checks import check_member
+from cfljax.base.checks import check_in, check_member, check_not_negative
 from cfljax.base.decompositions import eigenvectors
 from cfljax.base.draws import flat_normal
+from cfljax.base.ranges import NOT_NEGATIVE, REAL
 from cfljax.base.types import Stacked
 
 _RAREST = 1e-3  # Probabilities of ALIE stay this far from 0 and 1: |z| <= 3.09.
@@ -54,7 +53,7 @@ def ipm(*, epsilon: ScalarLike = 0.5) -> Attack:
 
     Cost: one pass over the messages.
     """
-    check_not_negative(epsilon=epsilon)
+    check_in(NOT_NEGATIVE, epsilon=epsilon)
 
     push = lambda scene: scene.number(epsilon) * (scene.mean - scene.origin)
     return attack_from(lambda key, scene: scene.origin - push(scene))
@@ -79,7 +78,7 @@ def alie(*, z: ScalarLike | None = None) -> Attack:
 
     Cost: two passes over the messages.
     """
-    check_not_negative(z=z)
+    check_in(NOT_NEGATIVE, z=z)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, " features"]:
         del key
@@ -100,7 +99,7 @@ def gaussian(*, scale: ScalarLike = 10.0) -> Attack:
 
     Cost: two passes over the messages, and one draw for each number in them.
     """
-    check_not_negative(scale=scale)
+    check_in(NOT_NEGATIVE, scale=scale)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, "clients features"]:
         draw = flat_normal(key, scene.points.shape).astype(scene.points.dtype)
@@ -165,7 +164,7 @@ def other_mean(*, other: int | None = None) -> Attack:
 
     Cost: two passes over the messages.
     """
-    check_not_negative(other=other)
+    check_in(NOT_NEGATIVE, other=other)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, " features"]:
         del key
@@ -279,7 +278,7 @@ def staged(
 
     Cost: one pass over the messages, and that of the direction.
     """
-    check_not_negative(radius=radius, fraction=fraction, spacing=spacing)
+    check_in(NOT_NEGATIVE, radius=radius, fraction=fraction, spacing=spacing)
     check_member(Direction, direction=direction)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, "clients features"]:
@@ -301,7 +300,7 @@ def _edge(
     centre: Callable[[Scene], PyTree],
 ) -> Attack:
     """Points at the edge of the ball around a centre."""
-    check_not_negative(radius=radius, fraction=fraction)
+    check_in(NOT_NEGATIVE, radius=radius, fraction=fraction)
     check_member(Direction, direction=direction)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, " features"]:
@@ -412,8 +411,8 @@ def noise(*, mean: ScalarLike = 1e6, deviation: ScalarLike = 200.0) -> Attack:
 
     Cost: one pass over the messages, and one draw for each number in them.
     """
-    check_not_negative(deviation=deviation)
-    check_finite(mean=mean)
+    check_in(NOT_NEGATIVE, deviation=deviation)
+    check_in(REAL, mean=mean)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, "clients features"]:
         draw = flat_normal(key, scene.points.shape).astype(scene.points.dtype)
@@ -438,7 +437,7 @@ def boosting(*, factor: ScalarLike = 10.0) -> Attack:
 
     Cost: one pass over the messages.
     """
-    check_finite(factor=factor)
+    check_in(REAL, factor=factor)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, "clients features"]:
         del key
@@ -518,7 +517,7 @@ def time_coupled(
 
     Cost: two passes over the messages, and one draw for each number in them.
     """
-    check_not_negative(strength=strength)
+    check_in(NOT_NEGATIVE, strength=strength)
 
     def lie(key: PRNGKeyArray, scene: Scene) -> Float[Array, "clients features"]:
         points, spread = scene.points, scene.deviation
@@ -545,7 +544,7 @@ def sleeper(attack: Attack, *, wake: ScalarLike) -> Attack:
 
     Cost: that of the attack, asleep as well.
     """
-    check_not_negative(wake=wake)
+    check_in(NOT_NEGATIVE, wake=wake)
 
     def asleep(
         key: PRNGKeyArray,

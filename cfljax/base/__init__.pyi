@@ -1,8 +1,11 @@
+from .checks import check_in as check_in
 from .checks import check_member as check_member
 from .checks import check_positive as check_positive
 from .draws import Convention as Convention
 from .draws import bernoulli_models as bernoulli_models
 from .draws import flat_normal as flat_normal
+from .ranges import COUNT as COUNT
+from .ranges import POSITIVE as POSITIVE
 from .ranges import check_fields as check_fields
 from .ranges import fault_of as fault_of
 from .ranges import ranged as ranged

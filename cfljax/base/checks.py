@@ -1,12 +1,12 @@
 """Checks that many constructors make."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from jax.core import Tracer
 
 from cfljax.base.ranges import COUNT, UNBOUNDED, Range
-from cfljax.base.types import Task, Threat
+from cfljax.base.types import ClientData, Task, Threat
 
 
 def is_traced(value: Any) -> bool:
@@ -50,19 +50,39 @@ def check_member(allowed: Any, **names: str) -> None:
 def check_not_negative(**numbers: Any) -> None:
     """Raises ValueError, naming the first that is given, not traced, and negative or
     no number."""
-    _check(UNBOUNDED, numbers)
+    check_in(UNBOUNDED, **numbers)
 
 
 def check_positive(**numbers: Any) -> None:
     """Raises ValueError, naming the first argument that is given and no whole number
     from 1 on."""
-    _check(COUNT, numbers)
+    check_in(COUNT, **numbers)
 
 
-def _check(allowed: Range, numbers: Mapping[str, Any]) -> None:
+def check_in(allowed: Range, /, **numbers: Any) -> None:
+    """Raises ValueError, naming the first that is given, not traced, and out of a range
+    that its name does not say."""
     for name, value in numbers.items():
         if value is not None and (fault := allowed.fault(value)):
             raise ValueError(f"`{name}` {fault}")
+
+
+def at_most_clients(num_clusters: int | None) -> Callable[[ClientData], None]:
+    """An `Algorithm.check` of what finds clusters among the clients: there cannot be
+    more of them than clients."""
+
+    def check(data: ClientData) -> None:
+        number = data.mask.shape[0]
+        check_at_most(number, "the number of clients", num_clusters=num_clusters)
+
+    return check
+
+
+def check_at_most(most: int, what: str, **numbers: int | None) -> None:
+    """Raises ValueError, naming the first that is given and above what data allow."""
+    for name, value in numbers.items():
+        if value is not None and value > most:
+            raise ValueError(f"`{name}` must be at most {most}, {what}, got {value}.")
 
 
 def check_threat(

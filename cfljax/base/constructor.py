@@ -15,8 +15,9 @@ Settings = ParamSpec("Settings")
 
 def constructor(build: Callable[Settings, Algorithm]) -> Callable[Settings, Algorithm]:
     """The constructor of algorithms that know their name and settings, and refuse data
-    that are not finite, or labels outside the classes, where these are concrete, and
-    arguments out of the ranges of their names."""
+    that are not finite, or labels outside the classes, where these are concrete, data
+    that the algorithm's own check refuses, and arguments out of the ranges of their
+    names."""
     checked = ranged(build)
 
     @functools.wraps(build)
@@ -24,7 +25,9 @@ def constructor(build: Callable[Settings, Algorithm]) -> Callable[Settings, Algo
         algorithm = checked(*arguments, **settings)
         task: Any = arguments[0] if arguments else settings["task"]
 
-        check = functools.partial(check_concrete, task)
+        def check(data: ClientData) -> None:
+            check_concrete(task, data)
+            algorithm.check(data)
 
         def init(key: PRNGKeyArray, data: ClientData) -> Any:
             check(data)

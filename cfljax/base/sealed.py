@@ -69,8 +69,9 @@ def remembered(path: pathlib.Path, sources: str, make: Callable[[], Any]) -> Any
     """
     own = [path.name, sources]
     with contextlib.suppress(OSError):
-        found = unsealed(path.read_bytes())
-        if found is not None and found.get("made") == own:
+        # Of a pipe nobody may ever write the end.
+        found = unsealed(path.read_bytes()) if path.is_file() else None
+        if found is not None and found.get("made") == own and "value" in found:
             return found["value"]
     text = sealed({"made": own, "value": make()})
     # What can be made again need not outlive a loss of power.

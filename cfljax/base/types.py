@@ -156,8 +156,9 @@ class Algorithm(NamedTuple):
       that state. The default keeps the state: nothing in it belongs to single clients.
     name: of its constructor.
     settings: what the constructor was given beside the task.
-    check: `data -> None`, raises ValueError where concrete data cannot be learnt from,
-      before a compiler hides their values; `init` does so too.
+    check: `data -> None`, raises ValueError where data cannot be learnt from: of
+      concrete ones before a compiler hides their values, of others by their sizes.
+      `init` does so too.
     """
 
     init: Callable[[PRNGKeyArray, ClientData], Any]

@@ -10,6 +10,7 @@ import io
 import math
 import os
 import pathlib
+import resource
 import stat
 import struct
 import zipfile
@@ -31,7 +32,7 @@ def host_memory() -> int:
     """Bytes that the host has to spare.
 
     What Linux counts as available, within the limit of the control group if there is
-    one; elsewhere the physical memory.
+    one, and of the process's addresses (`ulimit -v`); elsewhere the physical memory.
     """
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _lines("/proc/meminfo"):
@@ -40,7 +41,11 @@ def host_memory() -> int:
     limit, used = (_lines(f"/sys/fs/cgroup/memory.{n}") for n in ("max", "current"))
     if limit and used and limit[0].isdigit():
         free = min(free, int(limit[0]) - int(used[0]))
-    return free
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    taken = _lines("/proc/self/statm")  # In pages.
+    if addresses != resource.RLIM_INFINITY and taken:
+        free = min(free, addresses - int(taken[0].split()[0]) * resource.getpagesize())
+    return max(free, 0)
 
 
 def _lines(path: str) -> list[str]:

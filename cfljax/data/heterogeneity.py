@@ -83,7 +83,6 @@ def dirichlet_rows(
     """
     found = _labels(labels)
     sizes = (1,) * num_clients if cluster_sizes is None else tuple(cluster_sizes)
-    check_positive(num_clients=num_clients)
     check_cluster_sizes(sizes, num_clients=num_clients)
     _check_enough(len(found), num_clients, min_samples, concentration)
     random, weights = generator(key), np.array(sizes)
@@ -130,7 +129,7 @@ def shard_rows(
       ValueError: if a number is below 1, or there are fewer samples than shards.
     """
     found = _labels(labels)
-    check_positive(num_clients=num_clients, shards_per_client=shards_per_client)
+    check_positive(shards_per_client=shards_per_client)
     number = num_clients * shards_per_client
     if number > len(found):
         raise ValueError(
@@ -168,7 +167,6 @@ def quantity_rows(
     Raises:
       ValueError: as `dirichlet_rows`.
     """
-    check_positive(num_samples=num_samples)
     one_class = np.zeros(num_samples, np.int32)
     dealt = dirichlet_rows(
         one_class,
@@ -340,7 +338,6 @@ def relabelled(
     """
     found = _checked_clusters(data, clusters)
     targets, number = np.asarray(data.targets), int(found.max()) + 1
-    check_positive(num_classes=num_classes)
     is_label = targets.dtype.kind in "iu" and targets.shape == data.mask.shape
     if not is_label or targets.min() < 0 or targets.max() >= num_classes:
         raise ValueError(
@@ -427,7 +424,6 @@ def over_rounds(
 
     Cost: a copy of the data for each round.
     """
-    check_positive(num_rounds=num_rounds)
     scenes = [at(index) for index in range(num_rounds)]
     shapes = {tuple(leaf.shape for leaf in data) for data, _ in scenes}
     if len(shapes) > 1:

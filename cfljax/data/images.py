@@ -89,8 +89,8 @@ def load_images(name: str, *, folder: str | os.PathLike[str] | None = None) -> I
     if name == "digits":
         return _digits()
     named = named_folder(folder)
-    prepared = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets"))
-    places = [*([] if named is None else [named]), prepared.expanduser()]
+    prepared = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    places = [*filter(None, [named]), Path(os.path.expanduser(prepared))]
     if named is not None and (found := find_files(name, named)):
         try:
             is_tiny = name == "tiny_imagenet"
@@ -264,13 +264,14 @@ def named_folder(folder: str | os.PathLike[str] | None) -> Path | None:
     named = folder if folder is not None else os.environ.get("CFLJAX_DATA") or None
     if named is None:
         return None
-    if not Path(named).expanduser().is_dir():
+    place = Path(os.path.expanduser(named))  # As it is where nobody has that name.
+    if not os.path.isdir(place):
         origin = "`CFLJAX_DATA`" if folder is None else "`folder` (`--data`)"
         raise FileNotFoundError(
             f"{origin} must name a folder that exists, got `{named}`; name the folder "
             "that holds the data."
         )
-    return Path(named).expanduser()
+    return place
 
 
 def find_files(name: str, folder: Path) -> Path | None:

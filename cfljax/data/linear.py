@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.base.checks import check_cluster_sizes, check_positive
+from cfljax.base.checks import check_cluster_sizes
 from cfljax.base.draws import Convention, bernoulli_models, flat_normal
 from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData, Truth
@@ -24,12 +24,6 @@ def check_mixed_linear(
     cluster_sizes: Sequence[int] | None = None,
 ) -> None:
     """Raises ValueError, naming the argument, where one is out of its range."""
-    check_positive(
-        num_clients=num_clients,
-        num_clusters=num_clusters,
-        num_samples=num_samples,
-        num_features=num_features,
-    )
     if num_clusters > num_clients:
         raise ValueError(
             f"`num_clusters` must be at most `num_clients`, got {num_clusters} > "

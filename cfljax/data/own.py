@@ -5,6 +5,7 @@ are read without unpickling, which would run what a file says.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -223,6 +224,8 @@ def from_npz(
 def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All arrays of a file, none of which may be of objects, each with an axis."""
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            raise ValueError("it is a pipe, not a file")
         with open(path, "rb") as file:
             if file.read(6) == np.lib.format.MAGIC_PREFIX:
                 raise ValueError("it holds a single array; write it by `np.savez`")

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import check_member
 from cfljax.base.ranges import ranged
 from cfljax.base.types import ClientData
 from cfljax.data.images import Images, Samples
@@ -351,7 +351,6 @@ def all_classes(num_classes: int, num_clusters: int) -> ClassSets:
     Raises:
       ValueError: if a number is below 1.
     """
-    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     return (tuple(range(num_classes)),) * num_clusters
 
 
@@ -371,7 +370,6 @@ def unique_classes(
     Raises:
       ValueError: if the classes do not suffice.
     """
-    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     owned = num_classes // num_clusters if num_owned is None else num_owned
     if owned < 1 or owned * num_clusters > num_classes:
         raise ValueError(
@@ -413,7 +411,6 @@ def overlapping_classes(
       ValueError: if the numbers do not fit, `layout` is unknown, or two clusters
         would have the same classes.
     """
-    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     check_member(Layout, layout=layout)
     if not 0 <= num_shared < num_owned <= num_classes:
         raise ValueError(
@@ -453,7 +450,6 @@ def all_but_one_class(num_classes: int, num_clusters: int) -> ClassSets:
     Raises:
       ValueError: if the classes do not suffice.
     """
-    check_positive(num_classes=num_classes, num_clusters=num_clusters)
     if num_classes < 2 or num_clusters > num_classes + 1:
         raise ValueError(
             "`num_clusters` must be at most `num_classes` + 1, of at least 2 classes, "

@@ -13,6 +13,10 @@ from .kept import StoreError as StoreError
 from .logs import check_log as check_log
 from .logs import log_metrics as log_metrics
 from .logs import log_results as log_results
+from .processes import check_alike as check_alike
+from .processes import clients_over_processes as clients_over_processes
+from .processes import is_first as is_first
+from .processes import num_processes as num_processes
 from .programs import Simulate as Simulate
 from .programs import available_memory as available_memory
 from .progress import Bar as Bar

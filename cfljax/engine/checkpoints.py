@@ -29,8 +29,9 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cfljax.base.describe import short
 from cfljax.base.types import Algorithm, ClientData
-from cfljax.engine import kept
+from cfljax.engine import kept, objects
 from cfljax.engine.kept import StoreError, difference, disk_errors
+from cfljax.engine.processes import clock, shared
 from cfljax.engine.states import (
     ROOT,
     arrays_of,
@@ -199,16 +200,11 @@ class Checkpoint:
         self._spent, self._begun = place.spent, time.process_time()
         self._earlier = 0.0  # Core-seconds of those who made the file.
         self._data = _digests(data) if data_per_round else [_digest(data, "data")]
+        told = told_of(algorithm, key, (), start)
         self._about = {
             "layout": _LAYOUT,
-            "algorithm": {
-                "name": algorithm.name,
-                **_described(algorithm.settings),
-                **_schedules(algorithm.settings),
-            },
-            "key": _digest_of_leaf(key),
+            **{name: told[name] for name in ("algorithm", "key", "start")},
             "data_per_round": data_per_round,
-            "start": None if start is None else _started(*start),
             ROOT: kinds(shapes[0], ROOT),
             _TRACE: kinds(jax.tree.map(_one_row, shapes[1].rounds), _TRACE),
             _TESTS: None,
@@ -226,17 +222,10 @@ class Checkpoint:
           StoreError: if the file belongs to something else, or is damaged without an
             earlier one.
         """
-        found = kept.read(self.path)
-        self._is_whole = found is not None
-        found = found or kept.read(self._before)
-        if found is None and not self.path.exists():
-            return None
+        found, self._is_whole = shared(self._found)
         if found is None:
-            raise StoreError(
-                f"`{self.path}` is damaged or no checkpoint, and there is no earlier"
-                f" one; {_ADVICE}"
-            )
-        self._check(found.about)
+            return None
+        self._check(found)
         if not self._is_whole:
             log.warning(
                 "warning: `%s` is damaged or gone; the run goes on from `%s`, after %d"
@@ -247,14 +236,44 @@ class Checkpoint:
             )
         return self._progress(found)
 
-    def _check(self, about: Any) -> None:
+    def _found(self) -> tuple[kept.Kept | None, bool]:
+        """What the file holds, or the one before it, and whether it is whole."""
+        found = kept.read(self.path)
+        if found is not None:
+            return found, True
+        if (found := kept.read(self._before)) is None and self.path.exists():
+            raise StoreError(
+                f"`{self.path}` is damaged or no checkpoint, and there is no earlier"
+                f" one; {_ADVICE}"
+            )
+        return found, False
+
+    def _check(self, found: kept.Kept) -> None:
         """Raises StoreError unless the file belongs to this run."""
-        if not isinstance(about, dict) or "rounds" not in about:
+        about = found.about
+        if not isinstance(about, dict) or not _is_count(about.get("rounds")):
             raise StoreError(f"`{self.path}` is no checkpoint of a run; {_ADVICE}")
         here = self._data_of(about["rounds"], about.get("data")) | self._about
         for name, mine in here.items():
             if fault := difference(name, about.get(name), mine):
                 raise StoreError(f"`{self.path}` {fault}; {_ADVICE}")
+        there = {name: array.shape for name, array in found.arrays.items()}
+        seconds = about.get("core_seconds", 0.0)
+        if there != self._sizes(about["rounds"]) or not isinstance(
+            seconds, float | int
+        ):
+            raise StoreError(f"`{self.path}` is not what it says; {_ADVICE}")
+
+    def _sizes(self, rounds: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each array of a file of so many rounds."""
+        state, (trace, tests) = self._shapes
+        number = rounds // self.rounds_between
+        of = lambda tree, root: {n: blank(k) for n, k in named(tree, root).items()}
+        rows = [(of(trace, _TRACE), rounds), (of(tests, _TESTS), number)]
+        found = {name: own.shape for name, own in of(state, ROOT).items()}
+        for arrays, count in rows:
+            found |= {name: (count, *own.shape[1:]) for name, own in arrays.items()}
+        return found
 
     def _data_of(self, rounds: int, unknown: Any = None) -> dict[str, Any]:
         """What says which data so many rounds have used; `unknown` for more rounds than
@@ -307,12 +326,16 @@ class Checkpoint:
         arrays |= {name: rows[:number] for name, rows in tests.items()}
         about = self._about | self._data_of(rounds) | {"rounds": rounds}
         about["core_seconds"] = self._earlier + time.process_time() - self._begun
+        arrays |= arrays_of(done.state, ROOT)
+        shared(lambda: self._replace(arrays, about))
+        self._is_whole = True
+
+    def _replace(self, arrays: Mapping[str, np.ndarray], about: Any) -> None:
         with disk_errors(self.path):
             if self._is_whole:  # Else the one before is all there is.
                 self._keep()
-            arrays |= arrays_of(done.state, ROOT)
             kept.write(self.path, arrays, about, compress=False)
-        self._is_whole = True
+        objects.saved(self.path)
 
     def _keep(self) -> None:
         """Give the file its second name, which stays when a new one takes the first."""
@@ -342,7 +365,7 @@ class Checkpoint:
         """
         rounds, state, (trace, tests) = done
         state, trace = advance(state, trace, rounds, rounds)  # Compiles.
-        saved = before = time.monotonic()
+        saved = before = clock()
         count = 1
         while rounds < self.num_rounds:
             last = min(rounds + count, self.num_rounds)
@@ -350,16 +373,16 @@ class Checkpoint:
                 last = min(last, self._next_test(rounds))
             state, trace = advance(state, trace, rounds, last)
             jax.block_until_ready((state, trace))
-            now = time.monotonic()
+            now = clock()
             each, before = (now - before) / (last - rounds), now
             rounds = last
             number, since = divmod(rounds, self.rounds_between)
             if test is not None and not since:
                 tests = jax.block_until_ready(test(state, tests, number - 1))
-                now = before = time.monotonic()
+                now = before = clock()
             if rounds < self.num_rounds and now - saved >= self.every:
                 self.write(Progress(rounds, state, Trace(trace, tests)))
-                saved = before = time.monotonic()
+                saved = before = clock()
             wanted = min(self.every, _SEGMENT) / max(each, 1e-9)
             count = max(1, min(int(wanted), 8 * count))  # Later rounds may be slower.
         done = Progress(rounds, state, Trace(trace, tests))
@@ -369,6 +392,27 @@ class Checkpoint:
     def _next_test(self, rounds: int) -> int:
         """Rounds that are behind at the next test."""
         return (rounds // self.rounds_between + 1) * self.rounds_between
+
+
+def told_of(
+    algorithm: Algorithm, key: PRNGKeyArray, data: PyTree, start: Any
+) -> dict[str, Any]:
+    """Plain data that say what is run, from what and on what."""
+    return {
+        "algorithm": {
+            "name": algorithm.name,
+            **_described(algorithm.settings),
+            **_schedules(algorithm.settings),
+        },
+        "key": _digest_of_leaf(key),
+        "data": _digest(data, "data"),
+        "start": None if start is None else _started(*start),
+    }
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a number of rounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _one_row(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -12,10 +12,11 @@ import hashlib
 import os
 import pathlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
-from cfljax.base.durable import make_folder
+from cfljax.base.durable import make_folder, replacing, sync, sync_names
+from cfljax.base.unpacking import read_file
 from cfljax.engine.kept import StoreError, disk_errors
 
 try:
@@ -26,6 +27,9 @@ except ImportError:  # Not on Windows, where nothing stops a second writer.
 # Locks of the open file, not of the process: they also hold between threads, and
 # outlive the closing of another handle. Linux alone has them.
 OF_OPEN_FILE = hasattr(fcntl, "F_OFD_SETLK")
+
+# Not waiting for whoever reads a pipe that lies in the place of a lock.
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
 
 
 class Claims:
@@ -49,7 +53,7 @@ class Claims:
                 make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
-            self._file = (store / "lock").open("ab")
+            self._file = os.fdopen(os.open(store / "lock", _APPEND, 0o666), "ab")
 
     def __enter__(self) -> "Claims":
         return self
@@ -80,6 +84,34 @@ class Claims:
             yield
         finally:
             _unlock(self._file, 0)
+
+    def rewrite(self, name: str, change: Callable[[bytes], bytes]) -> None:
+        """Replace a file that all runs write by what is made of its content, empty if
+        there is none; raises as `check`."""
+        file = self._store / name
+        with self.alone(), disk_errors(file):
+            before = b""
+            with contextlib.suppress(OSError, ValueError):
+                before = read_file(file)
+            after = change(before)
+            with replacing(file) as partial:
+                partial.write_bytes(after)
+
+    def append(self, name: str, line: str) -> None:
+        """Add a line to a file that all runs write; raises as `check`."""
+        file = self._store / name
+        with self.alone(), disk_errors(file):
+            with file.open("a+b") as opened:
+                if _is_torn(opened):  # A line of which a loss of power has left a part.
+                    line = "\n" + line
+                opened.write(line.encode())
+            sync(file)
+            sync_names(file.parent)
+
+    def may_be_over(self) -> bool:
+        """Whether a run that holds what was asked for may have died: no, its locks die
+        with it."""
+        return False
 
     @contextlib.contextmanager
     def claim(self, names: Sequence[str]) -> Iterator[bool]:
@@ -125,6 +157,14 @@ def undisturbed(store: pathlib.Path) -> Iterator[bool]:
         return
     with file:  # Which gives the lock back when it is closed.
         yield _lock(file, 0, wait=False, length=0)
+
+
+def _is_torn(file: BinaryIO) -> bool:
+    """Whether a file of lines ends within one."""
+    if not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
 
 
 def _place(name: str) -> int:

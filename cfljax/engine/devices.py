@@ -9,7 +9,7 @@ import jax
 from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from cfljax.cores import MOST, count_cores, make_devices
-from cfljax.federated.backend import CLIENTS
+from cfljax.engine.processes import mesh, num_processes
 
 _DECOMPOSITIONS = {
     primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
@@ -59,16 +59,34 @@ def clients_over_devices(number: int | None = None) -> Iterator[int]:
       The number of devices.
 
     Raises:
-      ValueError: if there are not so many.
+      ValueError: if there are not so many, or several processes compute together.
     """
+    if num_processes() > 1:
+        raise ValueError(
+            "`clients_over_devices` has no use inside `clients_over_processes`, where"
+            " `run` spreads clients over the devices of all; tell `run` how many."
+        )
     number = jax.local_device_count() if number is None else number
-    if check_devices(number) == 1:
+    with mesh_of(number) as number:
+        yield number
+
+
+@contextlib.contextmanager
+def mesh_of(number: int) -> Iterator[int]:
+    """Inside, clients are spread over so many devices of each process that computes
+    together with this one; yields how many there are of all."""
+    local = jax.local_device_count()
+    if num_processes() > 1 and check_devices(number) not in (1, local):
+        raise ValueError(
+            f"`devices` must be 1 or {local} of each process, got {number}; say how"
+            " many there are by `use_cores`, `--devices`."
+        )
+    if check_devices(number) * num_processes() == 1:
         yield 1
         return
-    devices = jax.local_devices()[:number]
-    auto = (jax.sharding.AxisType.Auto,)
-    with jax.set_mesh(jax.make_mesh((number,), (CLIENTS,), auto, devices=devices)):
-        yield number
+    own = mesh(number)
+    with jax.set_mesh(own):
+        yield own.size
 
 
 def trial_devices(number: int, *, at_most: int | None = None) -> list[Any]:
@@ -101,14 +119,16 @@ def check_devices(number: int) -> int:
 
 def devices_for(jaxpr: Jaxpr, num_rounds: int) -> int:
     """Devices that pay for clients of a run by default: on a CPU as many as there are,
-    `MOST` at most, unless a round is too small to share or would hang.
+    `MOST` at most, unless a round is too small to share or would hang. Of several
+    processes, which were asked for, devices of each.
 
     Args:
       jaxpr: of the whole run on one device.
       num_rounds: that it has.
     """
     number = min(jax.local_device_count(), MOST)
-    if jax.default_backend() != "cpu" or products(jaxpr) < _WORTH * num_rounds:
+    is_small = num_processes() == 1 and products(jaxpr) < _WORTH * num_rounds
+    if jax.default_backend() != "cpu" or is_small:
         return 1
     return 1 if next(_batched_decompositions(jaxpr), None) else number
 

@@ -20,16 +20,18 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import jax
 
-from cfljax.base.durable import replacing, sync, sync_names
+from cfljax.base.durable import replacing
+from cfljax.base.unpacking import read_file
 from cfljax.engine.claims import Claims
 from cfljax.engine.kept import disk_errors
+from cfljax.engine.objects import Leases
 
 PACKAGES = ("cfljax", "jax", "jaxlib", "numpy")
-FILE = "provenance.json"
+FILE, FAILURES = "provenance.json", "failures.jsonl"
 
 
 class Journal:
@@ -38,12 +40,12 @@ class Journal:
     The first lists the runs that wrote to the store, the second one failure a line.
     Several runs may write them; each changes its own entry alone.
 
+    failures: where the second one is.
     run: a name of this run, which the blocks that it writes have too.
     """
 
-    def __init__(self, store: pathlib.Path, claims: Claims) -> None:
-        self._runs_file = store / FILE
-        self.failures = store / "failures.jsonl"
+    def __init__(self, store: str | os.PathLike[str], claims: Claims | Leases) -> None:
+        self.failures = f"{os.fspath(store)}/{FAILURES}"
         self.first_error = ""
         self.run = uuid.uuid4().hex[:12]
         self._claims = claims
@@ -70,21 +72,16 @@ class Journal:
         self.first_error = self.first_error or f"{kind}: {message}".splitlines()[0]
         entry = {"time": _now(), "cell": cell, "error": kind, "message": message}
         line = json.dumps({**entry, "place": _place(error)}) + "\n"
-        with self._claims.alone(), disk_errors(self.failures):
-            with self.failures.open("a+b") as file:
-                if _is_torn(file):  # A line of which a loss of power has left a part.
-                    line = "\n" + line
-                file.write(line.encode())
-            sync(self.failures)
-            sync_names(self.failures.parent)
+        self._claims.append(FAILURES, line)
 
     def _save(self) -> None:
-        with self._claims.alone():
-            runs = _runs(self._runs_file)
-            own = self._run["run"]
+        def added(before: bytes) -> bytes:
+            runs, own = _runs(before), self._run["run"]
             at = next((i for i, r in enumerate(runs) if r.get("run") == own), len(runs))
             runs[at : at + 1] = [self._run]
-            _write(self._runs_file, runs)
+            return _text(runs).encode()
+
+        self._claims.rewrite(FILE, added)
 
 
 class Origins:
@@ -119,8 +116,10 @@ class Origins:
         last |= {"started": self._started, "finished": _now(), "seconds": seconds}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         last["peak_gib"] = round(peak, 2)
-        _write(folder / FILE, [*self.runs, last])
-        return folder / FILE
+        file = folder / FILE
+        with disk_errors(file), replacing(file) as partial:
+            partial.write_text(_text([*self.runs, last]))
+        return file
 
 
 _ORIGINS: contextvars.ContextVar[Origins | None] = contextvars.ContextVar(
@@ -159,7 +158,10 @@ def runs_of(
       folder: a store, or results.
       commits: of the runs in question, by name; all of the journal's if None.
     """
-    there = {run.get("run"): run for run in _runs(folder / FILE)}
+    content = b""
+    with contextlib.suppress(OSError, ValueError):
+        content = read_file(folder / FILE)
+    there = {run.get("run"): run for run in map(_readable, _runs(content))}
     if commits is None:
         return list(there.values())
     # Of a run that a journal has lost, blocks still know the commit.
@@ -202,26 +204,35 @@ def _git(folder: pathlib.Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _write(file: pathlib.Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    text = json.dumps({"runs": runs}, indent=1) + "\n"
-    with disk_errors(file), replacing(file) as partial:
-        partial.write_text(text)
+def _text(runs: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"runs": runs}, indent=1) + "\n"
 
 
-def _runs(file: pathlib.Path) -> list[dict[str, Any]]:
+def _runs(content: bytes) -> list[dict[str, Any]]:
     try:
-        runs = json.loads(file.read_text())["runs"]
+        runs = json.loads(content)["runs"]
         return [run for run in runs if isinstance(run, dict)]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []  # Provenance that is lost must not stop a sweep.
 
 
-def _is_torn(file: BinaryIO) -> bool:
-    """Whether a file of lines ends within one."""
-    if not file.seek(0, os.SEEK_END):
-        return False
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) != b"\n"
+# What a journal tells of a run that somebody reads, with its kind.
+_READ: dict[str, Any] = {
+    "run": str,
+    "commit": dict,
+    "experiment": str,
+    "revision": int,
+    "cells": int,
+    "trials": int,
+}
+
+
+def _readable(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run without what is not of its kind, as a journal has no digest."""
+    own = {n: v for n, v in run.items() if isinstance(v, _READ.get(n, object))}
+    if not isinstance(own.get("commit", {}).get("id", ""), str):
+        del own["commit"]
+    return own
 
 
 def _now() -> str:

@@ -25,8 +25,10 @@ import numpy as np
 import pandas
 import xarray
 
+from cfljax.base.unpacking import read_file
 from cfljax.engine.grid import BLOCK
 from cfljax.engine.kept import Kept, StoreError
+from cfljax.engine.objects import fetched, is_url
 from cfljax.engine.provenance import FILE, runs_of
 from cfljax.engine.quantities import Quantity, explain, is_setting
 from cfljax.engine.store import stored
@@ -54,7 +56,7 @@ def open_results(
     differs each setting becomes an axis, unless `settings` choose a value.
 
     Args:
-      path: the folder.
+      path: the folder, or the URL of a store, s3://BUCKET/PREFIX.
       experiment: its id, e.g. "ifca.fig3a"; may be left out where there is one only.
       table: name of a table of results, without suffix; "table" if None.
       settings: values of fields, e.g. `num_clusters=2`; only what has them is read.
@@ -76,7 +78,7 @@ def open_results(
 
     Cost: reads every block of a store, about 1 ms each.
     """
-    folder = pathlib.Path(path)
+    folder = fetched(str(path)) if is_url(path) else pathlib.Path(path)
     if (folder / "cells").is_dir():
         if table is not None:
             raise StoreError(f"`{folder}` is a store, without the table {table!r}.")
@@ -325,6 +327,8 @@ def _of_table(
     """The rows of a table, on a grid of their settings."""
     # Its own way to read numbers is not exact in all versions, and takes "NA" for none.
     texts = pandas.read_csv(file, dtype=str, keep_default_na=False)
+    if texts.empty:
+        raise StoreError(f"`{file}` has no rows.")
     frame = pandas.DataFrame({name: _parsed(own) for name, own in texts.items()})
     config = _config(file.with_name("config.json"))
     runs = runs_of(file.parent)
@@ -410,7 +414,7 @@ def _hashable(value: Any) -> Any:
 def _config(file: pathlib.Path) -> dict[str, Any]:
     """The configuration of some results, if it lies beside them."""
     try:
-        found = json.loads(file.read_text("utf-8"))
+        found = json.loads(read_file(file))
         if isinstance(found, dict):
             return found
     except FileNotFoundError:

@@ -24,8 +24,10 @@ from cfljax.engine.checkpoints import (
     Progress,
     Trace,
     next_place,
+    told_of,
 )
-from cfljax.engine.devices import clients_over_devices, devices_for
+from cfljax.engine.devices import devices_for, mesh_of
+from cfljax.engine.processes import check_alike, losses, num_processes
 from cfljax.engine.states import check_state, is_key
 from cfljax.engine.watch import Usual, usual_metrics
 from cfljax.federated.backend import CLIENTS, EVERYWHERE
@@ -116,7 +118,8 @@ def run(
       data_per_round: see `data`.
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
-        so many and a round is large enough to gain; else 1.
+        so many and a round is large enough to gain; else 1. Inside of
+        `clients_over_processes` of each process: 1 or all; None for all on a CPU.
       state: to go on from, in place of what `init` makes; it stays as it is.
       first_round: rounds that are behind `state`. Data of each round begin with it.
       checkpoint: file for the state and the observations so far, written by `every`
@@ -197,6 +200,9 @@ def run(
                 raise ValueError(_INSIDE[name].format(value))
         state, trace = program.rounds(key, data, held, start)
         return state, seen_of(trace)
+    if num_processes() > 1:
+        told = told_of(algorithm, key, data, start)
+        check_alike({**told, "num_rounds": num_rounds, "devices": devices})
     where = next_place() if checkpoint is None else Place(checkpoint, every)
     if where is None:
         state, trace = program(key, data, held, start, devices)
@@ -254,6 +260,9 @@ class _Program:
         self.num_rounds = num_rounds
         self.compiled = jax.jit(rounds)
         self.started = jax.jit(init)
+        # A process sees of the others' devices only what its own have too.
+        self.whole = jax.jit(rounds, out_shardings=EVERYWHERE)
+        self.whole_start = jax.jit(init, out_shardings=EVERYWHERE)
         again = functools.partial(jax.jit, segment, donate_argnames=("state", "trace"))
         # What goes round in turns must come back as it went in.
         self.segments = {False: again(), True: again(out_shardings=EVERYWHERE)}
@@ -281,14 +290,16 @@ class _Program:
         if devices is None:
             devices = self._worth(key, data, held, start)
         log.info("clients on %d of %d devices", devices, jax.local_device_count())
-        with clients_over_devices(devices) as number:
-            if number == 1:
-                return play(key, data, held, start)
-            axis = data.mask.ndim - 2
-            place = functools.partial(_placed, number=number, axis=axis)
-            key, held, start = jax.device_put((key, held, start), EVERYWHERE)
-            found = play(key, jax.tree.map(place, data), held, start)
-        return jax.tree.map(_at_home, found)
+        with losses():
+            with mesh_of(devices) as number:
+                if number == 1:
+                    return play(key, data, held, start)
+                if saved is None and num_processes() > 1:
+                    play = self.whole
+                place = functools.partial(_placed, axis=data.mask.ndim - 2)
+                key, held, start = _everywhere((key, held, start))
+                found = play(key, jax.tree.map(place, data), held, start)
+            return jax.tree.map(_at_home, found)
 
     def _in_segments(
         self,
@@ -303,10 +314,11 @@ class _Program:
         again until all are done."""
         first_round = 0 if start is None else start[1]
         if done is None:
-            done = saved.fresh(self.started(key, data) if start is None else start[0])
+            begin = self.started if num_processes() == 1 else self.whole_start
+            done = saved.fresh(begin(key, data) if start is None else start[0])
         has_mesh = not jax.sharding.get_abstract_mesh().empty
         if has_mesh:
-            state, trace = jax.device_put((done.state, done.trace), EVERYWHERE)
+            state, trace = _everywhere((done.state, done.trace))
             done = Progress(done.rounds, state, trace)
         own = key, data, held, first_round
         advance = functools.partial(self.segments[has_mesh], *own)
@@ -421,23 +433,37 @@ def _strong(leaf: Array) -> Array:
     return leaf if is_key(leaf) else jnp.asarray(leaf, leaf.dtype)
 
 
-def _placed(leaf: Array, number: int, axis: int) -> Array:
+def _placed(leaf: Array, axis: int) -> Array:
     """The array on the devices of the mesh: on each its own clients, or all of them
-    where they cannot be shared out evenly. The cores of a CPU share its memory, so that
-    nothing is copied."""
-    is_even = leaf.shape[axis] % number == 0
-    spec = PartitionSpec(*[None] * axis, CLIENTS) if is_even else EVERYWHERE
-    if jax.default_backend() != "cpu":
+    where they cannot be shared out evenly."""
+    is_even = leaf.shape[axis] % jax.sharding.get_mesh().size == 0
+    own = PartitionSpec(*[None] * axis, CLIENTS)
+    return _laid(leaf, own if is_even else EVERYWHERE)
+
+
+def _everywhere(tree: PyTree) -> PyTree:
+    """All of it on each device of the mesh."""
+    if num_processes() == 1:
+        return jax.device_put(tree, EVERYWHERE)
+    # JAX would compare the values of all processes, and a NaN equals none.
+    return jax.tree.map(functools.partial(_laid, spec=EVERYWHERE), tree)
+
+
+def _laid(leaf: Any, spec: PartitionSpec) -> Array:
+    """The array on the devices of the mesh. The cores of a CPU share its memory, so
+    that nothing is copied."""
+    if is_key(leaf):
+        own, kind = _laid(jax.random.key_data(leaf), spec), jax.random.key_impl(leaf)
+        return jax.random.wrap_key_data(own, impl=kind)
+    if jax.default_backend() != "cpu" and num_processes() == 1:
         return jax.device_put(leaf, spec)
-    host = np.asarray(leaf)
-    parts = np.split(host, number, axis) if is_even else [host] * number
+    host = np.asarray(leaf, getattr(leaf, "dtype", None) or jnp.result_type(leaf))
     where = NamedSharding(jax.sharding.get_mesh(), spec)
-    devices = jax.local_devices()[:number]
     own = [
-        jax.device_put(part, device, may_alias=True)
-        for part, device in zip(parts, devices, strict=True)
+        jax.device_put(host[index], device, may_alias=True)
+        for device, index in where.addressable_devices_indices_map(host.shape).items()
     ]
-    return jax.make_array_from_single_device_arrays(leaf.shape, where, own)
+    return jax.make_array_from_single_device_arrays(host.shape, where, own)
 
 
 def _at_home(leaf: Array) -> Array:

@@ -21,8 +21,10 @@ _CARRIERS = (
     *("cfljax.base.durable", "cfljax.base.sealed", "cfljax.base.unpacking"),
     *("cfljax.cards", "cfljax.cores", "cfljax.report"),
     *("cfljax.engine.cache", "cfljax.engine.claims", "cfljax.engine.kept"),
-    *("cfljax.engine.progress", "cfljax.engine.provenance", "cfljax.engine.sources"),
-    *("cfljax.engine.store", "cfljax.engine.sweeps", "cfljax.engine.upkeep"),
+    *("cfljax.engine.objects", "cfljax.engine.processes", "cfljax.engine.progress"),
+    "cfljax.engine.provenance",
+    *("cfljax.engine.sources", "cfljax.engine.store", "cfljax.engine.sweeps"),
+    "cfljax.engine.upkeep",
 )
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "optax")  # Whose versions matter.
 # Flags of XLA, by how they begin, that change no number.

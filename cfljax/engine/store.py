@@ -26,7 +26,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int8
 
 from cfljax.base.durable import replacing
-from cfljax.engine import kept, sources
+from cfljax.base.unpacking import read_file
+from cfljax.engine import kept, objects, sources
 from cfljax.engine.grid import Grid, is_same
 from cfljax.engine.kept import StoreError, disk_errors
 
@@ -44,7 +45,8 @@ class Store:
     """What a folder has of a grid.
 
     Args:
-      path: the folder; made by the first write.
+      path: the folder; made by the first write. That of `objects.folder_of` for one
+        in a bucket, from which it is filled.
       grid: whose cells are looked for.
 
     Raises:
@@ -55,6 +57,9 @@ class Store:
 
     def __init__(self, path: pathlib.Path, grid: Grid) -> None:
         self.path, self.grid = path, grid
+        self._objects = objects.behind(path)
+        # What people call it.
+        self.name = str(path) if self._objects is None else self._objects.url
         # State of every block when it was last read or written here, `[*axes, blocks]`.
         self.states: Int8[np.ndarray, "*axes blocks"] = np.full(
             (*grid.shape, grid.num_blocks), OPEN, np.int8
@@ -65,10 +70,13 @@ class Store:
             index: kept.key_of(grid.meaning(trial))
             for index, trial in self._trials.items()
         }
+        self._cells = set(self._names.values())
         self._blocks: dict[Block, kept.Kept] = {}
+        if self._objects is not None:
+            self._objects.pull(wanted=self._is_looked_at)
         with _reading_errors(path):
             _check_folder(path)
-        self.refresh(list(np.ndindex(*self.states.shape)))
+        self._look(list(np.ndindex(*self.states.shape)))
 
     def key(self, block: Block) -> str:
         """A name that no other block of any sweep has."""
@@ -89,18 +97,43 @@ class Store:
         version = kept.key_of([code, self.grid.revision])
         return self.path / "states" / f"{self.state_key(trial)}-{index}-{version}.npz"
 
-    def state_files(self, trial: Any, index: int) -> list[pathlib.Path]:
-        """All files of a trial's states: of any code and revision, of its second run,
-        and earlier ones, too."""
-        name = f"{self.state_key(trial)}-{index}-*"
-        return sorted((self.path / "states").glob(name))
+    def state_files(self, trial: Any, trials: Iterable[int]) -> list[pathlib.Path]:
+        """All files of the states of some trials of a cell: of any code and revision,
+        of a second run, and earlier ones, too; of a bucket, whether here or there."""
+        begin = f"{self.state_key(trial)}-"
+        found = {file.name for file in (self.path / "states").glob(f"{begin}*")}
+        if self._objects is not None:
+            found |= set(self._states())
+        own = set(map(str, trials))
+        key = lambda name: name.removeprefix(begin).partition("-")[0]
+        names = [n for n in found if n.startswith(begin) and key(n) in own]
+        return [self.path / "states" / name for name in sorted(names)]
+
+    def pull_states(self, trial: Any, index: int) -> None:
+        """Of a store in a bucket, read the states of a trial."""
+        if self._objects is not None:
+            self._objects.pull(f"states/{self.state_key(trial)}-{index}-")
+
+    def delete_state(self, file: pathlib.Path) -> None:
+        """Delete a file of a trial's states, which may be missing."""
+        with disk_errors(file):
+            file.unlink(missing_ok=True)
+        if self._objects is not None:
+            self._objects.delete(str(file.relative_to(self.path)))
 
     def state_bytes(self) -> int:
         """What all states take on the disk."""
-        found = 0
+        return sum(self._states().values())
+
+    def _states(self) -> dict[str, int]:
+        """All files of states, and their bytes."""
+        if self._objects is not None:
+            found = self._objects.sizes("states/")
+            return {name.partition("/")[2]: size for name, size in found.items()}
+        found: dict[str, int] = {}
         for name in _listing(self.path / "states"):
             with contextlib.suppress(FileNotFoundError):  # Another run's.
-                found += (self.path / "states" / name).stat().st_size
+                found[name] = (self.path / "states" / name).stat().st_size
         return found
 
     def tidy(self) -> None:
@@ -116,11 +149,11 @@ class Store:
                     # Of a link only this tells when it was made.
                     if now - file.stat().st_ctime > ABANDONED:
                         file.unlink(missing_ok=True)
-            states = _listing(self.path / "states")
+            states = self._states()
             over = self._trials_over() if states else set()
             for name in states:
                 if name[: name.rfind("-") + 1] in over:
-                    (self.path / "states" / name).unlink(missing_ok=True)
+                    self.delete_state(self.path / "states" / name)
 
     def _trials_over(self) -> set[str]:
         """What names of states begin with that no run will go on from."""
@@ -132,9 +165,24 @@ class Store:
                 found |= {f"{key}-{i}-" for i in range(own.start, own.stop)}
         return found
 
+    def _is_looked_at(self, name: str) -> bool:
+        """Whether an object is of the grid's cells, or tells of all."""
+        folder, _, rest = name.partition("/")
+        if folder == "cells":
+            return rest.partition("/")[0] in self._cells
+        return folder in ("code", "provenance.json")
+
     def refresh(self, blocks: Sequence[Block]) -> None:
         """Read some blocks, and again those that are not done, as others may have left
         them."""
+        if self._objects is not None:
+            cells = {self._names[b[:-1]] for b in blocks if self.states[b] != DONE}
+            for name in sorted(cells):
+                self._objects.pull(f"cells/{name}/")
+        self._look(blocks)
+
+    def _look(self, blocks: Sequence[Block]) -> None:
+        """As `refresh`, of what the folder has."""
         listed: dict[str, set[str]] = {}
         for block in blocks:
             if self.states[block] == DONE:
@@ -223,7 +271,7 @@ class Store:
                 here = outputs[name]
                 if (there.shape, there.dtype) != (here.shape, here.dtype):
                     raise StoreError(
-                        f"`{self.path}` holds `{name}` as {there.dtype}"
+                        f"`{self.name}` holds `{name}` as {there.dtype}"
                         f"{list(there.shape)} a trial, {what} {here.dtype}"
                         f"{list(here.shape)}: outputs must have one shape and type in "
                         "all cells. If the trial has changed, raise its revision."
@@ -236,15 +284,19 @@ class Store:
         about: Mapping[str, Any],
         *,
         behind: int = 0,
-    ) -> None:
+    ) -> bool:
         """Store what was computed of a block, behind so many trials that it has.
+
+        Returns:
+          Whether it is this that stands there: in a bucket another run, of whose
+          claims nothing was known any more, may have been faster, and is right.
 
         Raises:
           StoreError: if the disk refuses; what was stored stays.
         """
         if self.num_trials(block) < behind:
             raise StoreError(
-                f"`{self.path}` was damaged while it was written; run again to repair"
+                f"`{self.name}` was damaged while it was written; run again to repair"
                 " it."
             )
         if behind:
@@ -267,18 +319,34 @@ class Store:
             "quantities": dict(self.grid.quantities),
             **about,
         }
-        with disk_errors(self.path):
-            kept.write(self.file(block), outputs, whole)
-            self.file(block, ".failed").unlink(missing_ok=True)
+        while True:
+            with disk_errors(self.path):
+                kept.write(self.file(block), outputs, whole)
+            if self._objects is None or self._objects.push(
+                f"cells/{self.key(block)}.npz"
+            ):
+                break
+            self.states[block] = OPEN
+            self.refresh([block])
+            if self.states[block] == DONE:
+                return False
+        if (mark := self.file(block, ".failed")).exists():
+            with disk_errors(self.path):
+                mark.unlink(missing_ok=True)
+            if self._objects is not None:
+                self._objects.delete(f"cells/{self.key(block)}.failed")
         self._blocks[block] = kept.Kept(outputs, whole)
         self.damaged.discard(block)
         self.states[block] = DONE
+        return True
 
     def fail(self, block: Block) -> None:
         """Note that a block could not be computed."""
         mark = self.file(block, ".failed")
         with disk_errors(self.path), replacing(mark) as partial:
             partial.touch()
+        if self._objects is not None:
+            self._objects.put(f"cells/{self.key(block)}.failed", b"")
         self.states[block] = FAILED
 
     def accepted(
@@ -342,7 +410,7 @@ class Store:
                 point = self.grid.point(index)
                 where = ", ".join(f"{name} {value}" for name, value in point.items())
                 raise StoreError(
-                    f"a cell of `{self.path}` ({where or 'the only one'}) was begun by "
+                    f"a cell of `{self.name}` ({where or 'the only one'}) was begun by "
                     "other code than would complete it: "
                     f"{self._difference(found['code'][0], code)}. Complete "
                     "it by the code that began it, choose another store, or say why "
@@ -350,7 +418,8 @@ class Store:
                 )
 
     def _difference(self, there: str, new: Mapping[str, Any]) -> str:
-        if (old := self.code(there)) is None:
+        old = self.code(there)
+        if not isinstance(old, dict) or not _are(old, dict.fromkeys(new, dict)):
             return "what it was is not known"
         found = sources.differences(old, new)
         more = [f"and {len(found) - 5} more"] if len(found) > 5 else []
@@ -358,8 +427,8 @@ class Store:
 
     def code(self, digest: str) -> Any:
         """What a digest of code stands for; None if that was lost."""
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.path / "code" / f"{digest}.json").read_text())
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            found = json.loads(read_file(self.path / "code" / f"{digest}.json"))
             return found if kept.key_of(found) == digest else None
 
     def keep_code(self, code: Mapping[str, Any]) -> str:
@@ -369,6 +438,8 @@ class Store:
         if self.code(digest) is None:
             with disk_errors(self.path), replacing(file) as partial:
                 partial.write_text(json.dumps(code, indent=1, sort_keys=True) + "\n")
+            if self._objects is not None:  # Whoever was faster put the same.
+                self._objects.push(f"code/{digest}.json")
         return digest
 
 
@@ -384,9 +455,9 @@ class Progress(NamedTuple):
     core_seconds: Float[np.ndarray, "*axes"]
 
 
-def progress_of(path: pathlib.Path, grid: Grid) -> Progress:
-    """What a store has of a grid; raises StoreError if it is none."""
-    store = Store(path, grid)
+def progress_of(path: str | os.PathLike[str], grid: Grid) -> Progress:
+    """What a store, of `sweep`, has of a grid; raises StoreError if it is none."""
+    store = Store(objects.folder_of(path), grid)
     seconds, core_seconds = np.zeros(grid.shape), np.zeros(grid.shape)
     for *index, number in np.argwhere(store.states == DONE).tolist():
         about = store.about((*index, number))
@@ -414,7 +485,8 @@ def stored(path: pathlib.Path) -> Iterator[kept.Kept]:
             yield found
 
 
-# What each block says of itself that somebody reads, with its kind.
+# What each block says of itself that somebody reads, with its kind,
+_NUMBER = (int, float)
 _TOLD: dict[str, Any] = {
     "meaning": dict,
     "fields": dict,
@@ -423,22 +495,73 @@ _TOLD: dict[str, Any] = {
     "run": str,
     "commit": (dict, type(None)),
     "accepted": (dict, type(None)),
-    "seconds": (int, float),
+    "seconds": _NUMBER,
+}
+# what those of today say besides,
+_TOLD_SINCE: dict[str, Any] = {
+    "asked": int,
+    "axes": list,
+    "growing": list,
+    "quantities": dict,
+    "core_seconds": _NUMBER,
+}
+# and what its trials mean.
+_MEANT: dict[str, Any] = {
+    "experiment": str,
+    "revision": int,
+    "seed": int,
+    "fields": dict,
+    "dims": dict,
+    "coords": dict,
 }
 
 
 def is_at(found: kept.Kept, cell: str, number: int | None) -> bool:
-    """Whether a file holds the block of this name and number, with all its outputs."""
+    """Whether a file holds the block of this name and number, with all its outputs.
+
+    A digest is no signature: whatever is read is asked for its kind, too.
+    """
     about = found.about
-    if not isinstance(about, dict):
+    if not isinstance(about, dict) or not _are(about, _TOLD):
         return False
     there = [about.get(name) for name in ("layout", "cell", "block")]
-    if there != [LAYOUT, cell, number] or kept.key_of(about.get("meaning")) != cell:
+    meaning = about["meaning"]
+    if there != [LAYOUT, cell, number] or kept.key_of(meaning) != cell:
         return False
-    if any(not isinstance(about.get(name), kind) for name, kind in _TOLD.items()):
+    since = {name: kind for name, kind in _TOLD_SINCE.items() if name in about}
+    if not _are(about, since) or not _are(meaning, _MEANT):
+        return False
+    accepted, commit = about["accepted"] or {"code": []}, about["commit"] or {}
+    if not _are_texts(accepted.get("code")) or not _is_text(commit.get("id", "")):
+        return False
+    scalars = [*about["fields"].values(), *meaning["fields"].values()]
+    quantities = about.get("quantities", {}).values()
+    if not all(map(_is_scalar, scalars)) or not all(map(_are_texts, quantities)):
         return False
     lengths = {name: array.shape[:1] for name, array in found.arrays.items()}
-    return lengths == dict.fromkeys(about["meaning"]["dims"], (about["trials"],))
+    if lengths != dict.fromkeys(meaning["dims"], (about["trials"],)):
+        return False
+    return all(
+        _are_texts(own) and len(own) == found.arrays[name].ndim - 1
+        for name, own in meaning["dims"].items()
+    ) and all(isinstance(own, list) for own in meaning["coords"].values())
+
+
+def _are(document: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+    """Whether a document has something of each kind."""
+    return all(isinstance(document.get(name), kind) for name, kind in kinds.items())
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (*_NUMBER, str))
 
 
 def state_key(meaning: Mapping[str, Any], growing: Iterable[str]) -> str:
@@ -512,6 +635,8 @@ class OutputsError(ValueError):
 
 class SweepError(RuntimeError):
     """A sweep of which nothing could be computed."""
+
+    exit_status = 1  # Of a command that meets it.
 
 
 @contextlib.contextmanager

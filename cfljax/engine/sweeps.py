@@ -24,6 +24,16 @@ from cfljax.engine.claims import Claims
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
 from cfljax.engine.kept import StoreError, disk_errors, key_of, read
+from cfljax.engine.objects import Leases, claims_on, folder_of
+from cfljax.engine.processes import (
+    follow,
+    gathered,
+    is_first,
+    lead,
+    num_processes,
+    part,
+    portable,
+)
 from cfljax.engine.programs import (
     Batching,
     Program,
@@ -55,8 +65,8 @@ log = logging.getLogger(__name__)
 
 Enough = Callable[[Outputs, Any], bool]
 # What computes a range of trials of some cells that belong together, given the number
-# of their group: outputs of each cell, and the seconds they took.
-Compute = Callable[[int, Sequence[Any], slice], tuple[Sequence[Outputs], float]]
+# of their group and their places: outputs of each cell, and the seconds they took.
+Compute = Callable[[int, Sequence[Block], slice], tuple[Sequence[Outputs], float]]
 
 # A sweep ends with these; with others that a trial raises only its cell does.
 FATAL = (MemoryLimitError, OutputsError, StoreError)
@@ -133,7 +143,8 @@ def sweep(
       grid: cells and trials.
       simulate: `(trial, key, constants) -> {name: array}`, one trial; pure and
         traceable. Its outputs have the same shapes in all cells. None with `joint`.
-      path: the store, a folder, made if missing; see `store`.
+      path: the store, a folder, made if missing, see `store`; or s3://BUCKET/PREFIX,
+        see `objects`.
       constants: arrays that all trials share. They are no part of what identifies a
         store: raise `grid.revision` when they change.
       chunk: trials per compiled call, `BLOCK` at most; None for as many as fit.
@@ -163,6 +174,10 @@ def sweep(
       accept_code: why it is harmless that cells which were begun by other code are
         completed by this one; their blocks keep the reason.
 
+    Inside of `clients_over_processes` the first process alone has a store: of each
+    block trials are shared out among all, or clients of each trial if `by_rounds`, and
+    all return the same.
+
     Returns:
       One variable of floats per output (integers and booleans become float64), NaN
       where a trial was not computed; coordinates for the axes, for `trial` and for the
@@ -174,8 +189,8 @@ def sweep(
 
     Raises:
       StoreError: if `path` belongs to something else, a cell was begun by other code,
-        the disk refuses or, without `shard` and `waits`, other runs still compute
-        blocks. Blocks that are done stay done.
+        the disk or server refuses or, without `shard` and `waits`, other runs still
+        compute blocks. Blocks that are done stay done.
       ValueError: if an argument is out of its range, a trial or the chunk does not
         fit in `memory`, the results do not fit in what is free, or outputs are not
         what the grid announces.
@@ -189,7 +204,56 @@ def sweep(
         given |= {"batching": batching or _batching(), "devices": devices or _devices()}
         trial_devices(given["devices"])  # Raises if there are not so many.
     check_results(grid)
-    cells, path = grid.cells(), pathlib.Path(path)
+
+    def compute_of(work: "_Work | _Helper") -> Compute:
+        key = jax.random.key(grid.seed, impl="threefry2x32")
+        if joint is not None:
+            compute = _jointly(grid, joint, key, constants, work)
+        elif by_rounds:
+            assert simulate is not None  # As `_check_ways` has seen.
+            return _round_by_round(grid, simulate, key, constants, work)
+        else:
+            assert simulate is not None
+            placed = jax.device_put(constants)
+            compute = _one_by_one(grid, simulate, key, placed, work, given)
+        return compute if num_processes() == 1 else _shared_out(compute, work)
+
+    fill = lambda together: _fill(
+        grid,
+        path,
+        simulate,
+        lambda work: together(compute_of(work)),
+        given=given,
+        progress=progress,
+        joint=joint,
+        shard=shard,
+        waits=waits,
+        enough=enough,
+        by_rounds=by_rounds,
+        accept_code=accept_code,
+    )
+    if num_processes() == 1:
+        return fill(lambda compute: compute)
+    return lead(fill) if is_first() else follow(compute_of(_Helper()))
+
+
+def _fill(
+    grid: Grid,
+    path: str | os.PathLike[str],
+    simulate: Simulate | None,
+    compute_of: Callable[["_Work"], Compute],
+    *,
+    given: dict[str, Any],
+    progress: bool,
+    joint: Joint | None,
+    shard: tuple[int, int] | None,
+    waits: bool,
+    enough: Enough | None,
+    by_rounds: bool,
+    accept_code: str | None,
+) -> xarray.Dataset:
+    """What `sweep` does, once it is known how to compute."""
+    cells, path = grid.cells(), folder_of(path)
     rule = _Rule(enough)
     store = Store(path, grid)
     states = rule.states(grid, cells, store)
@@ -208,11 +272,11 @@ def sweep(
         log.warning(
             "`%s`: %d blocks are damaged or not what their place says; computing them"
             " again.",
-            path,
+            store.name,
             len(damaged),
         )
-    with Claims(path) as claims:
-        journal = Journal(path, claims)
+    with claims_on(path) as claims:
+        journal = Journal(store.name, claims)
         options = {name: given[name] for name in ("batching", "chunk", "memory")}
         options |= {"devices_used": given["devices"], "joint": joint is not None}
         options |= {"by_rounds": by_rounds}
@@ -225,17 +289,7 @@ def sweep(
         origin = _Origin(code, commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
             work = _Work(grid, store, claims, journal, bar, rule, states, origin)
-            key = jax.random.key(grid.seed, impl="threefry2x32")
-            if joint is not None:
-                compute = _jointly(joint, key, constants, work)
-            elif by_rounds:
-                assert simulate is not None  # As `_check_ways` has seen.
-                compute = _round_by_round(store, simulate, key, constants, work)
-            else:
-                assert simulate is not None
-                constants = jax.device_put(constants)
-                compute = _one_by_one(grid, simulate, key, constants, work, given)
-            work.run(pieces, compute, waits=waits)
+            work.run(pieces, compute_of(work), waits=waits)
     whole = (grid, cells, path, rule, journal)
     return _results(*whole, damaged=damaged, is_part=shard is not None)
 
@@ -303,7 +357,7 @@ def _results(
     states = rule.states(grid, cells, store)
     if any(states[block] == OPEN for block in store.damaged - damaged):
         raise StoreError(
-            f"`{path}` was damaged while it was written; run again to repair it."
+            f"`{store.name}` was damaged while it was written; run again to repair it."
         )
     dataset = _labelled(grid, store, states)
     count, failed = dataset.attrs["open_blocks"], dataset.attrs["failures"]
@@ -323,8 +377,9 @@ def _results(
         )
     if count and not is_part:
         raise StoreError(
-            f"{count} blocks of `{path}` are being computed by another run; start again"
-            " when it has ended, or with `waits`, `--wait`. What is done stays done."
+            f"{count} blocks of `{store.name}` are being computed by another run; start"
+            " again when it has ended, or with `waits`, `--wait`. What is done stays"
+            " done."
         )
     _note_runs(store, states)
     return dataset
@@ -473,7 +528,7 @@ class _Work:
         self,
         grid: Grid,
         store: Store,
-        claims: Claims,
+        claims: Claims | Leases,
         journal: Journal,
         bar: Bar,
         rule: _Rule,
@@ -514,7 +569,7 @@ class _Work:
             while left:
                 held = [piece for piece in left if not self._take(piece, compute)]
                 if len(held) == len(left):
-                    if not waits:
+                    if not waits and not self._claims.may_be_over():
                         break
                     if not is_told:
                         is_told = True
@@ -601,11 +656,11 @@ class _Work:
         lacking = [b for b, n in zip(blocks, held, strict=True) if n < size]
         if not lacking:
             return {}
-        trials = [cell.trial for cell in cells]
+        places = [cell.index for cell in cells]
         missing = slice(whole.start + min(held), whole.stop)
         before, self._earlier = time.process_time(), 0.0
         try:
-            results, seconds = compute(piece.group, trials, missing)
+            results, seconds = compute(piece.group, places, missing)
         except FATAL:
             raise
         except Exception as error:
@@ -627,11 +682,17 @@ class _Work:
             own = {name: array[had - min(held) :] for name, array in outputs.items()}
             found[block[:-1]] = own
             about = self._about(block) | took
-            self._store.write(block, own, about, behind=had)
+            if not self._store.write(block, own, about, behind=had):
+                self._check_code([block[:-1]])  # Of whoever was faster.
             self._forget(block, range(missing.start, missing.stop))
         self._blocks += len(found)
         self._seconds += seconds
         return found
+
+    def state_file(self, trial: Any, index: int) -> pathlib.Path:
+        """Where the state of a trial is kept that is a long run."""
+        self._store.pull_states(trial, index)
+        return _sound(self._store.state_file(trial, index, key_of(self.origin.code)))
 
     def took_up(self, core_seconds: float) -> None:
         """Of the block under way so much was done by other processes."""
@@ -659,13 +720,11 @@ class _Work:
     ) -> None:
         """Of some trials, those of all code, or but of this run's, or but the last."""
         code = key_of(self.origin.code)
-        for index in trials:
-            own = self._store.state_file(trial, index, code).stem
-            for state in self._store.state_files(trial, index):
-                is_own, is_last = state.name.startswith(own), state.suffix == ".npz"
-                if not (but_own and is_own) and not (but_last and is_last):
-                    with disk_errors(state):
-                        state.unlink(missing_ok=True)
+        own = tuple(self._store.state_file(trial, i, code).stem for i in trials)
+        for state in self._store.state_files(trial, trials):
+            is_own, is_last = state.name.startswith(own), state.suffix == ".npz"
+            if not (but_own and is_own) and not (but_last and is_last):
+                self._store.delete_state(state)
 
     @contextlib.contextmanager
     def own_states(self, trial: Any, trials: Sequence[int]) -> Iterator[None]:
@@ -707,12 +766,73 @@ class _Work:
             self._store.fail(block)
 
 
+class _Helper:
+    """What a process has in place of `_Work` that computes for the first one."""
+
+    def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
+        """It is the first that checks them."""
+
+    def advance(self, trials: int) -> None:
+        """It is the first that counts them."""
+
+    def took_up(self, core_seconds: float) -> None:
+        """It is the first that counts them."""
+
+    def state_file(self, trial: Any, index: int) -> pathlib.Path:
+        """A name that is never used."""
+        del trial, index
+        return pathlib.Path("state.npz")
+
+    def own_states(
+        self, trial: Any, trials: Sequence[int]
+    ) -> contextlib.AbstractContextManager[None]:
+        """It is the first that has them."""
+        del trial, trials
+        return contextlib.nullcontext()
+
+
+def _shared_out(compute: Compute, work: _Work | _Helper) -> Compute:
+    """The same by all processes, of which each computes a part of the trials."""
+
+    def attempt(
+        group: int, cells: Sequence[Block], own: slice
+    ) -> tuple[Sequence[Outputs] | None, float, Exception | None]:
+        if own.start == own.stop:
+            return None, 0.0, None
+        before = time.process_time()
+        try:
+            outputs, _ = compute(group, cells, own)
+        except Exception as error:  # Of this process alone, perhaps.
+            return None, 0.0, portable(error)
+        return outputs, time.process_time() - before, None
+
+    def together(
+        group: int, cells: Sequence[Block], trials: slice
+    ) -> tuple[list[Outputs], float]:
+        begin, own = time.perf_counter(), part(trials)
+        mine, *others = gathered(attempt(group, cells, own))
+        for _, _, error in (mine, *others):
+            if error is not None:
+                raise error
+        work.took_up(sum(core_seconds for _, core_seconds, _ in others))
+        size = trials.stop - trials.start - (own.stop - own.start)
+        work.advance(size * len(cells))
+        every = [outputs for outputs, _, _ in (mine, *others) if outputs is not None]
+        joined = [
+            {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+            for parts in zip(*every, strict=True)
+        ]
+        return joined, time.perf_counter() - begin
+
+    return together
+
+
 def _one_by_one(
     grid: Grid,
     simulate: Simulate,
     key: PRNGKeyArray,
     constants: PyTree,
-    work: _Work,
+    work: _Work | _Helper,
     given: dict[str, Any],
 ) -> Compute:
     """One cell at a time, compiled once for each group; remembers the last group."""
@@ -731,10 +851,10 @@ def _one_by_one(
             return error
 
     def compute(
-        group: int, cells: Sequence[Any], trials: slice
+        group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[list[Outputs], float]:
         nonlocal last
-        (cell,) = cells
+        (cell,) = (grid.cell(place).trial for place in cells)
         if last is None or last[0] != group:
             last = None  # Two programs must not be alive at once.
             program = compile_group(cell)
@@ -752,26 +872,24 @@ def _one_by_one(
 
 
 def _round_by_round(
-    store: Store,
+    grid: Grid,
     simulate: Simulate,
     key: PRNGKeyArray,
     constants: PyTree,
-    work: _Work,
+    work: _Work | _Helper,
 ) -> Compute:
     """One trial after the other, as it is: what it runs is compiled and kept there."""
-    code = key_of(work.origin.code)
 
     def compute(
-        group: int, cells: Sequence[Any], trials: slice
+        group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[list[Outputs], float]:
         del group
-        (cell,) = cells
+        (cell,) = (grid.cell(place).trial for place in cells)
         begin, gathered = time.perf_counter(), []
         indices = range(trials.start, trials.stop)
         with work.own_states(cell, indices):
             for index in indices:
-                state = _sound(store.state_file(cell, index, code))
-                with checkpoints(state) as spent:
+                with checkpoints(work.state_file(cell, index)) as spent:
                     found = simulate(cell, jax.random.fold_in(key, index), constants)
                 work.took_up(spent.core_seconds)
                 own = {name: np.asarray(value) for name, value in found.items()}
@@ -806,7 +924,11 @@ def _stack(trials: Sequence[Outputs]) -> Outputs:
 
 
 def _jointly(
-    joint: Joint, key: PRNGKeyArray, constants: PyTree, work: _Work
+    grid: Grid,
+    joint: Joint,
+    key: PRNGKeyArray,
+    constants: PyTree,
+    work: _Work | _Helper,
 ) -> Compute:
     """All cells of a group at once, one index of a trial after the other."""
 
@@ -826,16 +948,16 @@ def _jointly(
         return every
 
     def compute(
-        group: int, cells: Sequence[Any], trials: slice
+        group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[list[Outputs], float]:
         del group
-        begin = time.perf_counter()
-        gathered: list[list[Outputs]] = [[] for _ in cells]
+        begin, asked = time.perf_counter(), [grid.cell(place).trial for place in cells]
+        found: list[list[Outputs]] = [[] for _ in cells]
         for index in range(trials.start, trials.stop):
-            for own, outputs in zip(gathered, one(cells, index), strict=True):
+            for own, outputs in zip(found, one(asked, index), strict=True):
                 own.append(outputs)
             work.advance(len(cells))
-        stacked = [_stack(own) for own in gathered]
+        stacked = [_stack(own) for own in found]
         return stacked, time.perf_counter() - begin
 
     return compute

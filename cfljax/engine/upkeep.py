@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cfljax.base.durable import sync
-from cfljax.engine import kept
+from cfljax.base.unpacking import read_file
+from cfljax.engine import kept, objects
 from cfljax.engine.claims import undisturbed
 from cfljax.engine.grid import BLOCK
 from cfljax.engine.kept import Kept, StoreError, disk_errors
@@ -21,6 +22,7 @@ from cfljax.engine.store import is_at, state_key
 Condition = Literal["sound", "damaged", "exchanged", "left over", "unknown"]
 USELESS: tuple[Condition, ...] = ("damaged", "exchanged", "left over")
 _JOURNALS = ("lock", FILE, "failures.jsonl")
+Where = pathlib.Path | str  # A path, or the URL of a store in a bucket.
 _KEY = re.compile("[0-9a-f]{24}")
 _STATE = re.compile(rf"(?P<key>{_KEY.pattern})-(?P<index>\d+)-{_KEY.pattern}[.\d]*")
 
@@ -68,7 +70,7 @@ class Holding(NamedTuple):
     last: str
 
 
-def holdings(path: pathlib.Path) -> list[Holding]:
+def holdings(path: Where) -> list[Holding]:
     """What is there, sound files alone; raises StoreError as `survey`.
 
     Cost: reads every file.
@@ -105,9 +107,10 @@ def _holding(
 ) -> Holding:
     abouts = [found.about for _, found in own if isinstance(found.about, dict)]
     stats = [file.stat() for file, _ in own]
+    codes = [about.get("code") for about in abouts]
     each: dict[str, int] = {}
     for about in abouts:
-        if "asked" in about:
+        if "asked" in about and "cell" in about:
             each[about["cell"]] = max(about["asked"], each.get(about["cell"], 0))
     asked = [sum(each.values())] * bool(each)
     asked += [
@@ -124,22 +127,29 @@ def _holding(
         experiment,
         revision,
         cells=len({about.get("cell", number) for number, about in enumerate(abouts)}),
-        trials=sum(about.get("trials", about.get("rounds", 0)) for about in abouts),
+        trials=sum(map(_num_trials, abouts)),
         asked=max(asked, default=None),
         bytes=sum(status.st_size for status in stats),
-        code=tuple(sorted({about["code"] for about in abouts if "code" in about})),
+        code=tuple(sorted({code for code in codes if isinstance(code, str)})),
         first=told(times[0]),
         last=told(times[-1]),
     )
 
 
-def survey(path: pathlib.Path) -> list[Item]:
+def _num_trials(about: Mapping[str, Any]) -> int:
+    """Of a block, or rounds of a checkpoint; 0 where a file says something else."""
+    found = about.get("trials", about.get("rounds", 0))
+    return found if isinstance(found, int) else 0
+
+
+def survey(path: Where) -> list[Item]:
     """Every file of a store, a folder of kept arrays or of a checkpoint, and what it is
     worth: digests are computed, and places compared with what a file says of itself.
 
     Args:
-      path: a store; a folder of results that has one; a folder of kept arrays, such as
-        a study's `cells`; or one file, a checkpoint or a state.
+      path: a store, which may be in a bucket; a folder of results that has one; a
+        folder of kept arrays, such as a study's `cells`; or one file, a checkpoint or a
+        state.
 
     Raises:
       StoreError: if it is none of these, or cannot be read.
@@ -155,8 +165,9 @@ def survey(path: pathlib.Path) -> list[Item]:
     return [_item(folder, file, over) for file in every]
 
 
-def _place(path: pathlib.Path) -> tuple[pathlib.Path | None, list[pathlib.Path]]:
+def _place(path: Where) -> tuple[pathlib.Path | None, list[pathlib.Path]]:
     """The folder, None for a single file, and the files of arrays."""
+    path = objects.fetched(path) if objects.is_url(path) else pathlib.Path(path)
     if path.is_file():
         beside = path.with_name(f"{path.name}.before")
         return None, [path, *([beside] if beside.is_file() else [])]
@@ -275,7 +286,7 @@ def _of_arrays(file: pathlib.Path) -> tuple[Condition, str]:
 def _of_journal(file: pathlib.Path) -> tuple[Condition, str]:
     """Of what all runs write."""
     try:
-        text = file.read_text("utf-8")
+        text = read_file(file).decode()
         if file.name == FILE and not isinstance(json.loads(text)["runs"], list):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -297,7 +308,7 @@ def _is_json(line: str) -> bool:
 def _of_code(file: pathlib.Path) -> tuple[Condition, str]:
     """Of what a digest of code stands for."""
     try:
-        if kept.key_of(json.loads(file.read_text("utf-8"))) == file.stem:
+        if kept.key_of(json.loads(read_file(file))) == file.stem:
             return "sound", ""
     except (OSError, ValueError, RecursionError):
         pass
@@ -316,7 +327,7 @@ def _of_state(file: pathlib.Path, over: set[str]) -> tuple[Condition, str]:
     return ("damaged", found) if isinstance(found, str) else ("sound", "")
 
 
-def repair(path: pathlib.Path) -> list[Item]:
+def repair(path: Where) -> list[Item]:
     """Delete what is damaged or left over, so that the next run computes it again, and
     put what is exchanged where it belongs, if nothing is there. Nothing else changes.
 
@@ -327,10 +338,16 @@ def repair(path: pathlib.Path) -> list[Item]:
       What was found to be no use.
 
     Raises:
-      StoreError: as `survey`; if a run is at work in the store, or the disk refuses.
+      StoreError: as `survey`; if a run is at work in the store, or the disk refuses;
+        and of a bucket.
     """
+    if objects.is_url(path):
+        raise StoreError(
+            f"`{path}` is not repaired: what is damaged there the next run computes"
+            " again, and replaces."
+        )
     folder, _ = _place(path)
-    root = path.parent if folder is None else folder
+    root = pathlib.Path(path).parent if folder is None else folder
     if folder is None:
         return _repaired(root, survey(path))
     with undisturbed(folder) as is_alone:

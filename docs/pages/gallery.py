@@ -1,6 +1,5 @@
 """The gallery: every experiment with its pictures, command and outcome."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,9 +42,9 @@ def _part(entry: Entry) -> dict[str, Any]:
 
 def _made(folder: Folder) -> str:
     """At which commits and on which day; the rest is in the provenance."""
-    runs = json.loads((folder.path / folders.ORIGIN).read_text("utf-8"))["runs"]
+    runs = folder.runs
     commits = dict.fromkeys(
-        run["commit"]["id"][:10] + ("+" if run["commit"]["dirty"] else "")
+        run["commit"]["id"][:10] + ("+" if run["commit"].get("dirty") else "")
         for run in runs
         if run.get("commit")
     )

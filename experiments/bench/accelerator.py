@@ -47,11 +47,7 @@ from typing import Any, Literal, get_args
 from experiments.__main__ import plain
 from experiments.bench.processes import environment
 from experiments.bench.timing import headline
-from experiments.checks import (
-    check_different,
-    check_positive,
-    configuration,
-)
+from experiments.checks import check_different, check_positive, configuration
 from experiments.options import Options
 from experiments.study import column, groups, write
 
@@ -103,7 +99,6 @@ _ASCENDING = (  # Fields whose smallest tells what the others will take.
     *("squares", "fig3_trials", "rotated_clients", "cifar_clients", "cifar_models"),
     "clients",
 )
-_NAMED = ("parts", "algorithms", "networks")  # Fields that hold no numbers.
 
 
 @configuration
@@ -167,8 +162,7 @@ class Config:
             value = getattr(self, field.name)
             if isinstance(value, tuple):
                 check_different(field.name, value, "entries")
-            if not isinstance(value, (float, bool)) and field.name not in _NAMED:
-                check_positive(self, field.name)
+        check_positive(self, "rotated_steps", "mlp_steps", "cnn_steps")
         for name in _ASCENDING:
             values = getattr(self, name)
             if sorted(values) != list(values):

@@ -9,7 +9,6 @@ match clusters to models at the least sum of losses. Loss vectors are drawn exac
 law for linear models, near their clusters' truths and far from them.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from jaxtyping import Float, Int
 from cfljax import metrics
 from cfljax.algorithms import Grouping, group_clients
 from experiments.bench.timing import one_table, timed
-from experiments.checks import check_positive, configuration
+from experiments.checks import configuration
 from experiments.options import Options
 
 BENCHMARKS = {
@@ -42,7 +41,6 @@ class Config:
     repeats: int = 20  # Times that everything is timed; medians are reported.
 
     def __post_init__(self) -> None:
-        check_positive(self, *(field.name for field in dataclasses.fields(self)))
         if self.num_clients < self.num_clusters:
             raise ValueError(
                 "`num_clients` must be at least `num_clusters`, got "

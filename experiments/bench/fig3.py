@@ -54,11 +54,7 @@ from experiments.bench import timing
 from experiments.bench.fig3_comparison import COUNTS, Way, draw, measure, trial_key
 from experiments.bench.linear import torch_threads
 from experiments.bench.timing import timed_call
-from experiments.checks import (
-    check_positive,
-    check_values,
-    configuration,
-)
+from experiments.checks import check_values, configuration
 from experiments.ifca import fig3 as figure
 from experiments.ifca.fig3_trial import SIZES, Trial, shares, simulate, simulate_jointly
 from experiments.options import Options
@@ -123,8 +119,6 @@ class Config:
                 raise ValueError(
                     f"`{name}` must hold at least 2 ascending values, got {values}."
                 )
-        counts = ("num_trials", "num_restarts", "num_rounds", "scaling_trials")
-        check_positive(self, *counts)
         for trial in (*self.cells(), *self.sizes()):
             check_mixed_linear(**fields(trial, *SIZES))
 

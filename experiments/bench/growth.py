@@ -64,8 +64,7 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("mlp_clients", "cnn_clients", "num_models"):
             check_different(name, getattr(self, name))
-        for field in dataclasses.fields(self):
-            check_positive(self, field.name)
+        check_positive(self, "num_steps")
 
     def works(self) -> list[tuple[str, str, int, Work]]:
         """Name of a curve, of its axis, size and round of all that is measured."""

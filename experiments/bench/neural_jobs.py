@@ -25,7 +25,12 @@ from cfljax.algorithms import oracle
 from cfljax.base import ClientData, Stacked
 from cfljax.federated import LocalUpdate, Order, loss_matrix
 from experiments.bench import torch_jobs
-from experiments.bench.processes import environment, resident, status
+from experiments.bench.processes import (
+    MeasuringError,
+    environment,
+    resident,
+    status,
+)
 from experiments.bench.work import NUM_CLASSES, Job, Start, Work
 
 LOOP = "PyTorch, loop"
@@ -175,7 +180,7 @@ def measure(
     from the backend's start on, with drawing the data and the first models.
 
     Raises:
-      RuntimeError: with the process's last words, if it failed.
+      MeasuringError: with the process's last words, if it failed.
     """
     settings = {"what": what, "folder": str(folder), "order": order}
     settings |= {"work": dataclasses.asdict(work)}
@@ -186,7 +191,7 @@ def measure(
         env=environment(),
     )
     if done.returncode != 0:
-        raise RuntimeError(f"measuring {what} failed: {done.stderr.strip()[-1000:]}")
+        raise MeasuringError(f"measuring {what} failed: {done.stderr.strip()[-1000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

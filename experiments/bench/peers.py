@@ -49,7 +49,7 @@ import numpy as np
 from cfljax import report
 from cfljax.engine import Bar
 from experiments.bench import neural_jobs, peers_jobs, timing, torch_jobs
-from experiments.bench.processes import Process
+from experiments.bench.processes import MeasuringError, Process
 from experiments.bench.timing import Times, is_busy, timed
 from experiments.bench.work import Start, Work, in_torch_layout
 from experiments.checks import check_positive, check_values, configuration
@@ -119,12 +119,9 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, "works")
-        sizes = {field.name for field in dataclasses.fields(self)}
-        check_positive(self, *sorted(sizes - {"works", "pfllib", "cnn_channels"}))
-        if not self.cnn_channels or min(self.cnn_channels) < 1:
-            raise ValueError(
-                f"`cnn_channels` must hold positive numbers, got {self.cnn_channels}."
-            )
+        check_positive(self, "mlp_steps", "batch_size")
+        if not self.cnn_channels:
+            raise ValueError("`cnn_channels` must hold positive numbers, got ().")
         client = pathlib.Path("system", "flcore", "clients", "clientavg.py")
         if self.pfllib is not None and not (self.pfllib / client).is_file():
             raise ValueError(
@@ -287,7 +284,7 @@ def _measured(
             try:
                 process.ask("memory")  # When all is loaded.
                 first[name] = timing.timed_call(lambda p=process: p.ask("round"))[0]
-            except RuntimeError as error:
+            except MeasuringError as error:
                 if name.startswith(peers_jobs.OURS):
                     raise
                 notes.append(f"{name}: left out, it failed: {error}")

@@ -45,6 +45,12 @@ def status(name: str) -> float | None:
     return None if found is None else int(found[1]) / 1024
 
 
+class MeasuringError(RuntimeError):
+    """A process that was to measure something has ended instead."""
+
+    exit_status = 1
+
+
 class Process:
     """A module run in a process of its own, which answers one line for each line."""
 
@@ -63,7 +69,7 @@ class Process:
         """Its answer.
 
         Raises:
-          RuntimeError: with its last words, if it ended instead.
+          MeasuringError: with its last words, if it ended instead.
         """
         try:
             print(request, file=self._process.stdin, flush=True)
@@ -71,7 +77,7 @@ class Process:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RuntimeError(self._last_words())
+            raise MeasuringError(self._last_words())
         return json.loads(line)
 
     def _last_words(self) -> str:

@@ -12,7 +12,6 @@ passes and of gradients of weights, and nothing else: 4 operations for each weig
 sample, but for the second layer, which also passes gradients on.
 """
 
-import dataclasses
 import math
 import time
 from typing import Any
@@ -33,7 +32,7 @@ from cfljax.clustering import (
 )
 from cfljax.models import mlp
 from experiments.bench.timing import one_table, timed
-from experiments.checks import check_positive, configuration
+from experiments.checks import configuration
 from experiments.options import Options
 
 BENCHMARKS = {
@@ -63,7 +62,6 @@ class Config:
     repeats: int = 5  # Times that everything is timed; medians are reported.
 
     def __post_init__(self) -> None:
-        check_positive(self, *(field.name for field in dataclasses.fields(self)))
         if self.num_groups > self.num_clients:
             raise ValueError(
                 "`num_groups` must be at most `num_clients`, got "

@@ -20,7 +20,6 @@ of different settings agree is (separation / noise)^2 sqrt(samples).
 """
 
 import dataclasses
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -78,14 +77,9 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("method", "separation", "noise"):
             check_different(name, getattr(self, name), "values")
-        check_positive(self, "num_trials", "num_rounds", "num_steps", "num_samples")
+        check_positive(self, "num_steps")
         if not all(0 < value <= 1 for value in self.separation):
             raise ValueError(f"`separation` must be in (0, 1], got {self.separation}.")
-        for name, values in (("noise", self.noise), ("step_size", (self.step_size,))):
-            if not all(math.isfinite(value) and value >= 0 for value in values):
-                raise ValueError(f"`{name}` must not be negative, got {values}.")
-        if not 0 < self.error_rate < 1:
-            raise ValueError(f"`error_rate` must be in (0, 1), got {self.error_rate}.")
         if self.num_features < 2:
             raise ValueError(
                 f"`num_features` must be at least 2, got {self.num_features}."

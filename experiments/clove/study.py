@@ -20,12 +20,7 @@ from cfljax.engine import Simulate
 from cfljax.federated import LocalUpdate
 from cfljax.losses import squared_error
 from experiments import jobs
-from experiments.checks import (
-    check_different,
-    check_positive,
-    check_step_size,
-    configuration,
-)
+from experiments.checks import check_different, check_positive, configuration
 from experiments.clove.methods import METHODS, Method, clusters, first_split
 from experiments.clove.networks import (
     Network,
@@ -95,18 +90,9 @@ class Config:
             if (values := getattr(self, name)) is not None:
                 check_different(name, values)
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            entries = value if isinstance(value, tuple) else (value,)
-            if not entries:
+            if getattr(self, field.name) == ():
                 raise ValueError(f"`{field.name}` must hold at least one, got ().")
-            if field.name != "seed" and all(type(entry) is int for entry in entries):
-                check_positive(self, field.name)
-        if not all(0 < rate <= 1 for rate in self.participations):
-            raise ValueError(
-                f"`participations` must be in (0, 1], got {self.participations}."
-            )
-        for name in ("step_size", "gradient_step_size"):
-            check_step_size(getattr(self, name), name)
+        check_positive(self, "batch_size", "num_epochs")
         _ = self.sizes
 
     @property

@@ -41,11 +41,7 @@ from cfljax.base import Algorithm, ClientData, Task, check_member
 from cfljax.data import Writers, by_writer, load_writers
 from cfljax.federated import FirstRound
 from cfljax.models import cnn
-from experiments.checks import (
-    check_different,
-    check_positive,
-    configuration,
-)
+from experiments.checks import check_different, check_positive, configuration
 from experiments.clove import methods
 from experiments.clove.rows import (
     band,
@@ -102,9 +98,7 @@ class Config:
         check_different("methods", self.methods)
         for method in self.methods:
             method_of(method)
-        positive = ("num_channels", "num_hidden", "num_rounds", "batch_size")
-        positive += ("num_trials", "num_epochs", "min_samples", "clients_per_chunk")
-        check_positive(self, *positive)
+        check_positive(self, "batch_size", "num_epochs", "min_samples")
         for name in ("num_clients", "max_clusters"):
             if (value := getattr(self, name)) < 2:
                 raise ValueError(f"`{name}` must be at least 2, got {value}.")

@@ -28,8 +28,9 @@ from cfljax.base import Algorithm, Task
 from cfljax.clustering import quantile_radius
 from cfljax.federated import LocalUpdate
 from experiments.checks import (
-    check_interval,
+    check_divides,
     check_positive,
+    check_several,
     check_values,
     configuration,
 )
@@ -157,26 +158,15 @@ class Config:
     """Use the embedded digits where no folder is named and no images are found."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if type(value) is int and field.name not in ("num_newcomers", "seed"):
-                check_positive(self, field.name)
+        check_positive(self, "cluster_size", "num_epochs", "batch_size")
         self._check_data()
-        if self.newcomers < 0:
-            raise ValueError(
-                f"`num_newcomers` must not be negative, got {self.num_newcomers}."
-            )
         check_values(self, "step_sizes")
         if not all(math.isfinite(size) and size > 0 for size in self.step_sizes):
             raise ValueError(
                 f"`step_sizes` must be finite and positive, got {self.step_sizes}."
             )
-        check_interval(self.error_rate, self.num_trials)
-        if self.num_rounds % self.rounds_between:
-            raise ValueError(
-                f"`rounds_between` must divide `num_rounds`, got {self.rounds_between}"
-                f" and {self.num_rounds}."
-            )
+        check_several(num_trials=self.num_trials)
+        check_divides(self, "rounds_between", "num_rounds")
         if self.network == "mlp" and self.dataset == "ag_news":
             raise ValueError("`network` mlp needs numbers, got the words of ag_news.")
         _ = self.contestants, self.baseline_index

@@ -6,6 +6,7 @@ makes the model. Each seed divides every client's samples anew.
 
 import dataclasses
 import hashlib
+import os
 import pathlib
 from typing import NamedTuple
 
@@ -16,46 +17,22 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from cfljax import engine
 from cfljax.algorithms import REGISTRY
-from cfljax.base import ClientData, Task, check_member
+from cfljax.base import ClientData, Task
 from cfljax.data import from_npz, split_samples
 from cfljax.models import mlp, named_task
-from experiments.compare.arms import Arm, Config, Optimizer
-from experiments.compare.trial import Clients, algorithm_of, run_once
+from experiments.compare.arms import Arm, Config
+from experiments.compare.trial import AnyTrial, Clients, algorithm_of, run_once
 from experiments.study import trial_of
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnTrial:
-    """Everything that one trial's law depends on: file, model and how they are used.
+class OwnTrial(AnyTrial):
+    """Everything that one trial's law depends on: file, model and how they are used."""
 
-    num_newcomers: of all clients, those that never train.
-    num_clusters: models of those algorithms that are told how many; 0 if unknown.
-    num_rounds, rounds_between, step_size: of `Config`.
-    num_epochs, batch_size, optimizer, clients_per_chunk: of `Setup`.
-    """
-
-    arm: str  # text of an `Arm`, without its step size
-    dataset: str  # name of the file, without its folder
-    checksum: str  # SHA-256 of the file
     task: str  # "MODULE:FUNCTION", or "mlp"
     task_checksum: str  # of the module's code; "" of the usual model
-    num_hidden: int  # of the usual model
     validation_share: float  # of each client's samples
     test_share: float
-    num_clusters: int
-    num_newcomers: int
-    num_classes: int  # outputs of the model
-    num_rounds: int
-    rounds_between: int
-    num_epochs: int
-    batch_size: int
-    optimizer: Optimizer
-    clients_per_chunk: int
-    step_size: float
-    repetition: int  # seed, traced: repetitions share a program, yet are stored alone
-
-    def __post_init__(self) -> None:
-        check_member(Optimizer, optimizer=self.optimizer)
 
 
 class Own(NamedTuple):
@@ -87,8 +64,8 @@ def load(config: Config) -> Own:
       ValueError: if the data cannot be learnt from, or the model is not of these data.
       FileNotFoundError: if there is no such file.
     """
-    path = pathlib.Path(config.dataset).expanduser()
-    if not path.is_file():
+    path = pathlib.Path(os.path.expanduser(config.dataset))
+    if not os.path.isfile(path):
         raise FileNotFoundError(
             f"`--dataset` names {config.dataset}, and there is no such file."
         )

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cfljax import engine
+from cfljax.base import ClientData
 from experiments import study
 from experiments.clove.networks import network_of
 from experiments.clove.partitions import PARTITIONS, belongs, published_sizes, share_out
@@ -209,11 +210,16 @@ def _refuse_impossible(config: Config, trial: Trial, source: Source) -> None:
     )
     shape = np.shape(source.samples.train_inputs)[1:]
     clusters = jnp.repeat(jnp.arange(sizes.num_clusters), sizes.cluster_size)
+    samples = clusters.shape[0], sizes.num_samples
+    of_kind: Callable[..., Any] = lambda kind, *rest: jax.ShapeDtypeStruct(
+        (*samples, *rest), kind
+    )
+    data = ClientData(of_kind(float, *shape), of_kind(int), of_kind(bool))
     for contestant in config.contestants:
         for arm in contestant.settings:
             one = grid_of(config, trial, arm).trial
             try:
-                build_algorithm(one, shape, clusters)
+                build_algorithm(one, shape, clusters).check(data)
             except ValueError as error:
                 raise ValueError(f"{arm.text}: {error}") from error
 

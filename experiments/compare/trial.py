@@ -36,32 +36,20 @@ DIMS: dict[str, tuple[str, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
-    """Everything that one trial's law depends on, besides the samples.
+class AnyTrial:
+    """What the law of a trial depends on, whosever data these are.
 
-    dataset, checksum: of the samples.
-    num_clusters, cluster_size, num_newcomers, num_samples, num_validation_samples,
-      num_test_samples: of `Sizes`.
-    num_channels, num_hidden, num_words: of its widths.
     num_rounds, rounds_between, step_size: of `Config`.
     num_epochs, batch_size, optimizer, clients_per_chunk: of `Setup`.
     """
 
     arm: str  # text of an `Arm`, without its step size
-    partition: Partition  # of `clove.partitions`
-    dataset: str
-    checksum: str
-    num_clusters: int
-    cluster_size: int
-    num_newcomers: int
-    num_samples: int
-    num_validation_samples: int
-    num_test_samples: int
-    num_classes: int  # of the samples
-    network: Network  # of `clove.networks`
-    num_channels: int
-    num_hidden: int
-    num_words: int
+    dataset: str  # name of the samples, or of their file without its folder
+    checksum: str  # of the samples, or SHA-256 of the file
+    num_clusters: int  # true ones, or models of who is told how many; 0 if unknown
+    num_newcomers: int  # clients that never train: of a cluster, or of all
+    num_classes: int  # of the samples, or outputs of the model
+    num_hidden: int  # of the usual network
     num_rounds: int
     rounds_between: int
     num_epochs: int
@@ -72,9 +60,31 @@ class Trial:
     repetition: int  # seed, traced: repetitions share a program, yet are stored alone
 
     def __post_init__(self) -> None:
+        check_member(Optimizer, optimizer=self.optimizer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial(AnyTrial):
+    """Everything that one trial's law depends on, besides the samples.
+
+    num_clusters, cluster_size, num_newcomers, num_samples, num_validation_samples,
+      num_test_samples: of `Sizes`.
+    num_channels, num_words: widths of the network, beside `num_hidden`.
+    """
+
+    partition: Partition  # of `clove.partitions`
+    cluster_size: int
+    num_samples: int
+    num_validation_samples: int
+    num_test_samples: int
+    network: Network  # of `clove.networks`
+    num_channels: int
+    num_words: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_member(Partition, partition=self.partition)
         check_member(Network, network=self.network)
-        check_member(Optimizer, optimizer=self.optimizer)
 
 
 class Clients(NamedTuple):
@@ -105,7 +115,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
 
 
 def run_once(
-    trial: Any,
+    trial: AnyTrial,
     key: PRNGKeyArray,
     clients: Clients,
     make: Callable[[Clients], Algorithm],
@@ -160,7 +170,9 @@ def build_algorithm(
     return algorithm_of(trial, task, clusters)
 
 
-def algorithm_of(trial: Any, task: Task, clusters: Int[Array, "_"] | None) -> Algorithm:
+def algorithm_of(
+    trial: AnyTrial, task: Task, clusters: Int[Array, "_"] | None
+) -> Algorithm:
     """A trial's arm on a task."""
     arm, setup = parse(trial.arm), trial_of(Setup, trial)
     return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)

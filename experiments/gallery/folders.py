@@ -80,7 +80,8 @@ class Folder:
 
     def files(self, *kinds: str) -> list[pathlib.Path]:
         """Of some suffixes, in the order of their names; `table` is the first."""
-        found = [path for path in self.path.iterdir() if path.suffix in kinds]
+        every = (path for path in self.path.iterdir() if path.is_file())
+        found = [path for path in every if path.suffix in kinds]
         return sorted(found, key=lambda path: (path.stem != "table", path.name))
 
     def left_out(self) -> Mapping[str, int]:
@@ -121,14 +122,29 @@ def read(path: pathlib.Path, entry: Entry) -> Folder | None:
         return None
     settings, origin = (_json(path / name) for name in (SETTINGS, ORIGIN))
     runs = origin.get("runs") if origin is not None else None
-    is_whole = isinstance(runs, list) and all(isinstance(run, dict) for run in runs)
+    is_whole = isinstance(runs, list) and all(map(_is_run, runs))
     return Folder(path, entry, settings, runs if is_whole and runs else ())
+
+
+def _is_run(run: Any) -> bool:
+    """Whether an entry of a provenance, which has no digest, can be read as one."""
+    if not isinstance(run, dict):
+        return False
+    commit, sizes = run.get("commit") or {"id": ""}, run.get(LEFT_OUT, {})
+    return (
+        isinstance(run.get("command", ""), str)
+        and isinstance(run.get("finished") or "", str)
+        and isinstance(commit, dict)
+        and isinstance(commit.get("id"), str)
+        and isinstance(sizes, dict)
+        and all(isinstance(size, int) for size in sizes.values())
+    )
 
 
 def _json(path: pathlib.Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(path.read_text("utf-8")) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

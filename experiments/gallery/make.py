@@ -27,7 +27,7 @@ def write(
     *,
     preset: str,
     data: pathlib.Path | None,
-    store: pathlib.Path,
+    store: pathlib.Path | str,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """Make the folders that experiments lack, one after the other; a summary.
@@ -41,7 +41,7 @@ def write(
       out: folder of all folders, made if missing, and of the page.
       preset: of what is made.
       data: folder of real data, if there is one.
-      store: folder in which sweeps look for what is computed.
+      store: folder, or place in a bucket, in which sweeps look for what is computed.
       tell: what to do with one line on each experiment.
     """
     made, kept, failed = [], [], {}
@@ -113,7 +113,7 @@ def make(
     preset: str,
     *,
     data: pathlib.Path | None,
-    store: pathlib.Path,
+    store: pathlib.Path | str,
 ) -> None:
     """Run a preset of an experiment and make the folder of what it writes.
 

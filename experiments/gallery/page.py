@@ -96,4 +96,4 @@ def _links(entry: Entry, folder: Folder) -> Iterator[str]:
         yield f"without {name} ({size / 1e6:.1f} MB)"
     commit = (folder.run or {}).get("commit")
     if commit is not None:
-        yield f"commit {commit['id'][:10]}{'+' if commit['dirty'] else ''}"
+        yield f"commit {commit['id'][:10]}{'+' if commit.get('dirty') else ''}"

@@ -47,11 +47,7 @@ from cfljax import engine, report
 from cfljax.base import Convention
 from cfljax.data import check_mixed_linear
 from cfljax.federated import Normalise
-from experiments.checks import (
-    check_not_negative,
-    check_values,
-    configuration,
-)
+from experiments.checks import check_values, configuration
 from experiments.ifca import fig3_law
 from experiments.ifca.fig3_figures import draw_curves, draw_heatmaps
 from experiments.ifca.fig3_outcome import outcome
@@ -127,8 +123,6 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, *AXES, "step_sizes")
-        not_negative = ("separation", "noise", "step_sizes", "tolerance", "init_scale")
-        check_not_negative(self, *not_negative)
         for clients in self.num_clients:
             for samples in self.num_samples:
                 check_mixed_linear(

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from cfljax.intervals import clopper_pearson, confidence_sequence, divide
-from experiments.checks import check_error_rate, check_not_negative
+from experiments.checks import configuration
 from experiments.ifca.fig3_trial import (
     CRITERIA,
     Trial,
@@ -184,7 +184,7 @@ def pivot(
 MOST = 10**9  # Trials, more than anyone runs in a cell.
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Precision:
     """How well the success probability of a cell must be known."""
 
@@ -195,8 +195,6 @@ class Precision:
 
     def __post_init__(self) -> None:
         _check_width(self.width)
-        check_not_negative(self, "tolerance")
-        check_error_rate(self.error_rate)
         if self.criterion not in CRITERIA:
             known = ", ".join(CRITERIA)
             raise ValueError(f"`criterion` must be of {known}, got {self.criterion!r}.")

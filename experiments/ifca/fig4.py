@@ -23,12 +23,7 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.data import ImageSet
-from experiments.checks import (
-    check_different,
-    check_positive,
-    check_step_size,
-    configuration,
-)
+from experiments.checks import check_different, configuration
 from experiments.ifca.rotated import (
     IDENTITY_DIMS,
     Network,
@@ -108,12 +103,6 @@ class Config:
                 raise ValueError(
                     f"`{field}` must have one entry for each of `images`, got {value}."
                 )
-        positive = ("num_rounds", "num_hidden", "num_trials", "clients_per_chunk")
-        check_positive(self, *positive, "num_clients", "num_samples", "num_clusters")
-        for step_size, decay in zip(self.step_size, self.decay, strict=True):
-            check_step_size(step_size)
-            if not decay > 0:
-                raise ValueError(f"`decay` must be positive, got {decay}.")
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -55,11 +55,7 @@ from typing import Any, Literal
 
 from cfljax import engine
 from cfljax.data import ImageSet
-from experiments.checks import (
-    check_different,
-    check_positive,
-    configuration,
-)
+from experiments.checks import check_different, check_positive, configuration
 from experiments.ifca.rotated import (
     ALGORITHMS,
     DIMS,
@@ -195,7 +191,7 @@ class MnistConfig:
         if len(set(self.settings)) < len(self.settings):
             raise ValueError(f"settings must differ, got {self.settings}.")
         check_different("algorithms", self.algorithms)
-        check_positive(self, "num_rounds", "num_steps", "num_hidden")
+        check_positive(self, "num_steps")
 
     @property
     def settings(self) -> tuple[tuple[int, int, int], ...]:
@@ -294,12 +290,7 @@ class CifarConfig:
     def __post_init__(self) -> None:
         check_different("algorithms", self.algorithms)
         check_different("starts", self.starts)
-        positive = ("num_rounds", "num_trials", "batch_size", "clients_per_chunk")
-        check_positive(self, *positive, "num_channels", "num_hidden", "num_clients")
-        if not 0 < self.participation <= 1:
-            raise ValueError(
-                f"`participation` must be in (0, 1], got {self.participation}."
-            )
+        check_positive(self, "batch_size")
 
 
 def cifar_preset(name: Literal["quick", "paper"]) -> CifarConfig:

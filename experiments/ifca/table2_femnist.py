@@ -39,11 +39,7 @@ from matplotlib.figure import Figure
 from cfljax import engine, report
 from cfljax.data import Writers, by_writer, load_writers
 from experiments import study
-from experiments.checks import (
-    check_different,
-    check_positive,
-    configuration,
-)
+from experiments.checks import check_different, check_positive, configuration
 from experiments.ifca.femnist import (
     DIMS,
     PRETRAINED_DIMS,
@@ -159,13 +155,8 @@ class Config:
             raise ValueError(
                 f"`variants` must hold different names, got {self.variants}."
             )
-        positive = ("num_rounds", "pretraining_rounds", "num_channels", "num_hidden")
-        positive += ("num_trials", "num_first_steps", "batch_size", "num_epochs")
+        positive = ("pretraining_rounds", "num_first_steps", "batch_size", "num_epochs")
         check_positive(self, *positive)
-        if self.warm_up_rounds < 0:
-            raise ValueError(
-                f"`warm_up_rounds` must not be negative, got {self.warm_up_rounds}."
-            )
 
 
 def preset(name: Literal["quick", "paper"]) -> Config:

@@ -153,6 +153,6 @@ def _trial(kind: type, fields: Mapping[str, Any]) -> tuple[Any, bool]:
 
 def _commit(commit: Mapping[str, Any] | None) -> str:
     """The first digits of a commit, marked where files had changed since."""
-    if commit is None:
+    if commit is None or not commit.get("id"):
         return "unknown"
-    return f"{commit['id'][:10]}{'+' if commit['dirty'] else ''}"
+    return f"{commit['id'][:10]}{'+' if commit.get('dirty') else ''}"

@@ -36,16 +36,10 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, report
 from cfljax.attacks import ATTACKS, Context, build
-from cfljax.base import check_member, flat_normal
+from cfljax.base import POSITIVE, check_in, check_member, flat_normal
 from cfljax.clustering import Rule, gap_radius, threshold_clustering
 from experiments import study
-from experiments.checks import (
-    check_interval,
-    check_positive,
-    check_scale,
-    check_values,
-    configuration,
-)
+from experiments.checks import check_several, check_values, configuration
 from experiments.options import Options
 from experiments.study import Row, Rows
 
@@ -106,7 +100,7 @@ class Config:
     def __post_init__(self) -> None:
         check_values(self, "attack", "share", "radii")
         check_values(self, "broken_separation", "broken_attack")
-        check_interval(self.error_rate, self.num_trials)
+        check_several(num_trials=self.num_trials)
         if self.share[0] != 0:
             raise ValueError(f"`share` must start with 0, got {self.share}.")
         if "edge_adaptive" not in self.broken_attack:
@@ -174,7 +168,7 @@ def _grids(config: Config) -> tuple[engine.Grid, engine.Grid]:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Trial:
     """Everything that one trial's law depends on."""
 
@@ -196,7 +190,6 @@ class Trial:
                 f"`attack` must be in {tuple(ATTACKS)}, got {self.attack!r}."
             )
         check_member(Radii, radii=self.radii)
-        check_positive(self, "num_members", "num_places", "num_rounds")
         if not 2 <= self.num_clusters <= self.num_features:
             raise ValueError(
                 "`num_clusters` must be at least 2 and at most `num_features`, got "
@@ -211,7 +204,7 @@ class Trial:
                 "`share` must be a whole number of attackers over `num_members`, got "
                 f"{self.share} of {self.num_members}."
             )
-        check_scale(noise=self.noise, separation=self.separation)
+        check_in(POSITIVE, noise=self.noise, separation=self.separation)
         if not 0 <= self.quantile <= 1:
             raise ValueError(f"`quantile` must be from 0 to 1, got {self.quantile}.")
 

@@ -18,7 +18,6 @@ otherwise. There, what client 2 hears from 1 and from 3 is equally far with batc
 one, so that no radius tells them apart; larger batches do, by radii below 1/2.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -35,8 +34,8 @@ from cfljax.base import ClientData, Task, check_member
 from cfljax.clustering import threshold_clustering
 from experiments import study
 from experiments.checks import (
-    check_interval,
     check_positive,
+    check_several,
     check_values,
     configuration,
 )
@@ -120,7 +119,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, *(f"{name}_radius" for name in FAILING), "batch_size")
-        check_interval(self.error_rate, self.num_trials)
+        check_several(num_trials=self.num_trials)
         if not 0 < self.tolerance < 0.5:
             raise ValueError(f"`tolerance` must be in (0, .5), got {self.tolerance}.")
         for name in FAILING:
@@ -326,7 +325,7 @@ def bipartition(
     return jnp.concatenate([common, models, last[None]])
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Trial:
     """Everything that one run depends on."""
 
@@ -341,7 +340,7 @@ class Trial:
     def __post_init__(self) -> None:
         check_member(Name, example=self.example)
         check_member(Method, method=self.method)
-        check_positive(self, "batch_size", "num_rounds", "num_clipping_rounds")
+        check_positive(self, "batch_size")
         if not self.radius >= 0:
             raise ValueError(f"`radius` must not be negative, got {self.radius}.")
         if not 0 < self.step_size < 1:

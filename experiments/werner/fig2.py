@@ -21,7 +21,6 @@ step size, the start and the number of rounds. With d = 10 and n = 9 a client ha
 equations than unknowns.
 """
 
-import dataclasses
 import math
 from typing import Any, Literal
 
@@ -39,7 +38,7 @@ from cfljax import engine
 from cfljax.base import check_member
 from cfljax.report import set_caption, style
 from experiments import study
-from experiments.checks import check_positive, check_several, configuration
+from experiments.checks import check_several, configuration
 from experiments.options import Options
 from experiments.study import Row, Rows
 from experiments.titles import title
@@ -117,7 +116,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Trial:
     """Everything that one data set's law depends on."""
 
@@ -131,8 +130,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         check_member(Minimisers, minimisers=self.minimisers)
-        check_positive(self, "num_members", "num_samples", "num_features", "num_rounds")
-        check_several(self.num_clusters)
+        check_several(num_clusters=self.num_clusters)
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:

@@ -6,7 +6,6 @@ else. What the figure leaves open, the law of the minimisers and where models st
 a scene.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,10 +16,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.algorithms import fedavg, federated_clustering, ifca, local, oracle
 from cfljax.base import (
+    POSITIVE,
     Algorithm,
     ClientData,
     Task,
     Truth,
+    check_in,
     check_member,
     flat_normal,
 )
@@ -30,8 +31,8 @@ from cfljax.models import linear
 from experiments.checks import (
     check_divides,
     check_positive,
-    check_scale,
     check_several,
+    configuration,
 )
 from experiments.study import at_tests, run_with_tests
 from experiments.werner.balls import balls
@@ -135,7 +136,7 @@ DIMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Trial:
     """Everything that one data set and the runs on it depend on, as in `Config`; scene
     is a place in `SCENES`, factor is of "fixed", rounds_between from test to test.
@@ -160,9 +161,8 @@ class Trial:
 
     def __post_init__(self) -> None:
         check_member(Method, method=self.method)
-        check_positive(self, "num_members", "num_samples", "num_features", "num_steps")
-        check_positive(self, "num_clipping_rounds", "num_restarts")
-        check_several(self.num_clusters)
+        check_positive(self, "num_steps")
+        check_several(num_clusters=self.num_clusters)
         if self.scene not in range(len(SCENES)):
             raise ValueError(
                 f"`scene` must be a place from 0 to {len(SCENES) - 1}, got "
@@ -171,7 +171,7 @@ class Trial:
         if not self.factor >= 0:
             raise ValueError(f"`factor` must not be negative, got {self.factor}.")
         check_divides(self, "rounds_between", "num_rounds")
-        check_scale(largest_share=self.largest_share)
+        check_in(POSITIVE, largest_share=self.largest_share)
         if not self.step_ratio > 1:
             raise ValueError(f"`step_ratio` must be above 1, got {self.step_ratio}.")
         if not 0 <= self.momentum < 1:

@@ -21,7 +21,6 @@ l >= log(sigma / Delta) / log(1 - delta / 2) rounds, which falls with sigma; the
 sigma^2 is the sum of the variances of all coordinates.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -42,13 +41,7 @@ from cfljax.clustering import (
     threshold_clustering,
 )
 from experiments import study
-from experiments.checks import (
-    check_interval,
-    check_positive,
-    check_several,
-    check_values,
-    configuration,
-)
+from experiments.checks import check_several, check_values, configuration
 from experiments.options import Options
 from experiments.study import Row, Rows, computed, mean
 from experiments.titles import title_each
@@ -98,7 +91,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, "start", "deviation")
-        check_interval(self.error_rate, self.num_trials)
+        check_several(num_trials=self.num_trials)
         if not all(math.isfinite(own) and own > 0 for own in self.deviation):
             raise ValueError(f"`deviation` must be positive, got {self.deviation}.")
         if not 0 < self.threshold < 1:
@@ -149,7 +142,7 @@ def _grid(config: Config) -> engine.Grid:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@configuration
 class Trial:
     """Everything that one repetition's law depends on."""
 
@@ -165,9 +158,8 @@ class Trial:
 
     def __post_init__(self) -> None:
         check_member(Start, start=self.start)
-        check_positive(self, "num_members", "num_features", "num_rounds")
         quantile_radius(float(self.quantile))
-        check_several(self.num_clusters)
+        check_several(num_clusters=self.num_clusters)
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, _: None = None) -> dict[str, Array]:

@@ -60,8 +60,8 @@ from cfljax.models import mlp
 from experiments import study
 from experiments.checks import (
     check_divides,
-    check_interval,
     check_positive,
+    check_several,
     check_values,
     configuration,
 )
@@ -150,8 +150,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_values(self, "methods", "long_methods", "partitions")
-        check_interval(self.error_rate, self.num_trials)
-        check_positive(self, "num_clients", "num_hidden", "num_groups", "num_tests")
+        check_several(num_trials=self.num_trials)
+        check_positive(self, "num_tests")
         if self.num_clients % NUM_CLUSTERS:
             raise ValueError(
                 f"`num_clients` must be a multiple of the {NUM_CLUSTERS} clusters, "

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cfljax.base.durable import make_folder
 from cfljax.base.sealed import unsealed, write_sealed
 from cfljax.base.unpacking import read_file
 from cfljax.statements.runner import Outcome, run
@@ -118,32 +119,36 @@ def kept(
       OSError: if a file cannot be written.
     """
     shared = {"preset": preset.name, "seed": preset.seed, "sources": sources}
+    if folder is not None:
+        make_folder(folder)  # Before hours go into what it cannot keep.
     for statement in statements:
         path = folder and folder / f"{statement.id}.json"
         identity = _as_json(described(statement) | shared | {"versions": versions()})
-        outcome = path and sources and _read(path, statement, identity)
-        is_new = not outcome
-        if not outcome:
-            outcome = run(statement, preset)
-            if path is not None:
-                write_sealed(path, _as_json(outcome_document(outcome)) | identity)
-        yield record_of(outcome, is_new=is_new)
+        found = path and sources and _read(path, statement, identity)
+        if found:
+            yield found
+            continue
+        outcome = run(statement, preset)
+        if path is not None:
+            write_sealed(path, _as_json(outcome_document(outcome)) | identity)
+        yield record_of(outcome)
 
 
 def _read(
     path: pathlib.Path, statement: Statement, identity: dict[str, Any]
-) -> Outcome | None:
-    """The outcome in a file, or None unless it is whole and of this very check."""
+) -> Record | None:
+    """What is in a file, or None unless it is whole and of this very check."""
     try:
         found = unsealed(read_file(path))
         if found is None or any(found[name] != identity[name] for name in identity):
             return None
-        outcome = read_outcome(found, statement)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        record = record_of(read_outcome(found, statement), is_new=False)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None  # Who computes a digest may seal anything.
     # Without trials it raised an error, which may have been of the moment.
+    outcome = record.outcome
     whole = outcome.verdict.num_trials and outcome.control.num_trials
-    return outcome if whole else None
+    return record if whole else None
 
 
 def _as_json(document: Any) -> Any:
