@@ -14,6 +14,7 @@ reproduce does:
     fedproto    none          clients  of prototypes, as in the released code; equation
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
+    scaffold    none          clients  Algorithm 1 averages alike
     fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
     and flexcfl model         samples  FedAvg, or the paper itself
 
@@ -48,6 +49,7 @@ from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
+from cfljax.algorithms.scaffold import scaffold
 from cfljax.base.types import Algorithm
 from cfljax.cards import CARDS, Card, Sizes
 
@@ -78,6 +80,7 @@ __all__ = [
     "oracle",
     "pacfl",
     "per_fedavg",
+    "scaffold",
 ]
 
 
@@ -147,6 +150,12 @@ _ROWS = (
     Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
     Registration(
         fedprox, "Li et al., MLSys 2020, Algorithm 2", _defaults(proximal=0.1)
+    ),
+    Registration(
+        scaffold,
+        "Karimireddy et al., ICML 2020, Algorithm 1",
+        received=lambda of: 2,  # A model and a control variate; up what changed.
+        sent=lambda of: 2,
     ),
     Registration(
         local,
