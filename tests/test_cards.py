@@ -290,6 +290,7 @@ def test_units_count_a_backward_pass_twice():
         ("K + tau forward, tau backward.", (3 + 5, 5)),
         ("2 + 2 tau + s forward, tau backward: and more.", (2 + 10 + 4, 5)),
         ("N forward, 1 backward.", (8, 1)),
+        ("1 + tau s forward, 2 tau s backward.", (1 + 5 * 4, 2 * 5 * 4)),
     ],
 )
 def test_costs_are_formulas(cost, expected):
@@ -304,6 +305,7 @@ def test_costs_are_formulas(cost, expected):
         ("Two passes.", "must begin with a formula"),
         ("K + rho forward, tau backward.", "N, K, tau, s, got 'rho'"),
         ("K * tau forward, tau backward.", r"got 'K \* tau'"),
+        ("tau rho forward, tau backward.", "got 'tau rho'"),
         ("K +  forward, tau backward.", "got ''"),
     ],
 )

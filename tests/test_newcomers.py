@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from conformance_cases import NAMES, build, problem, task_of
 
-from cfljax.algorithms import fedavg
+from cfljax.algorithms import REGISTRY, fedavg
 from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
-WORKING = ("ditto", "fedala", "fedpac", "fedproto")
+WORKING = ("ditto", "fedala", "fedpac", "fedproto", "pfedme")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in WORKING[1:]]
 
 
@@ -19,7 +19,8 @@ def test_newcomers_train_by_the_step_size_of_the_round(name):
     data, truth = problem(name)
     update = LocalUpdate(decay=1e-9)
     algorithm = build(name, truth, update=update)
-    still = build(name, truth, update=update, step_size=1e-10)
+    sizes = [size for size in REGISTRY[name].defaults if size.endswith("step_size")]
+    still = build(name, truth, update=update, **dict.fromkeys(sizes, 1e-10))
 
     @jax.jit
     def run(data):
@@ -51,6 +52,7 @@ KNOWING = (
     "k_fed",
     "local",
     "pacfl",
+    "pfedme",
 )
 
 

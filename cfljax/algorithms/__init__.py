@@ -15,6 +15,8 @@ reproduce does:
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
     scaffold    none          clients  Algorithm 1 averages alike
+    pfedme      none          clients  Algorithm 1 averages alike; the released code by
+                                       samples
     fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
     and flexcfl model         samples  FedAvg, or the paper itself
 
@@ -49,6 +51,7 @@ from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
+from cfljax.algorithms.pfedme import pfedme
 from cfljax.algorithms.scaffold import scaffold
 from cfljax.base.types import Algorithm
 from cfljax.cards import CARDS, Card, Sizes
@@ -80,6 +83,7 @@ __all__ = [
     "oracle",
     "pacfl",
     "per_fedavg",
+    "pfedme",
     "scaffold",
 ]
 
@@ -230,6 +234,11 @@ _ROWS = (
         per_fedavg,
         "Fallah et al., NeurIPS 2020, Algorithm 1",
         _defaults(adaptation_step_size=0.1),
+    ),
+    Registration(
+        pfedme,
+        "Dinh et al., NeurIPS 2020, Algorithm 1",
+        _defaults(personal_step_size=0.01),
     ),
     Registration(
         fedproto,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import check_threat
 from cfljax.base.streams import Stream
@@ -82,9 +82,8 @@ def exchange(
     shared: Any,
     origin: PyTree,
     round_index: Int[Array, ""],
-    received_bytes: int | None = None,
 ) -> Exchanged:
-    """Participants work with the model and what they kept; the server averages messages.
+    """Participants work with the model and what they kept; their messages are averaged.
 
     A client without samples, or whose message, loss or what it would keep is not
     finite, sends nothing and keeps what it had.
@@ -98,9 +97,8 @@ def exchange(
       work: what a participant does.
       shared: given to every participant beside the model.
       origin: what messages start from, for those who lie about them, and their mean
-        where there is none.
+        where there is none. What a participant is sent has as many bytes.
       round_index: rounds that are over.
-      received_bytes: of what a participant is sent; as many as it sends if None.
 
     Raises:
       ValueError: if a threat is to other clients than there are.
@@ -166,10 +164,8 @@ def exchange(
         found = jax.tree.map(lambda a, b: jnp.where(is_used, a, b), means, origin)
     row = lambda values, absent: spread(values, clients, num_clients, absent=absent)
     assignment = row(assignment, NO_CLUSTER)
-    answer = num_bytes(origin)
-    sizes = single(answer if received_bytes is None else received_bytes)
     took_part = jnp.zeros(num_clients, bool).at[clients].set(True)
-    received, sent = traffic(sizes._replace(answer=answer), took_part, assignment)
+    received, sent = traffic(single(num_bytes(origin)), took_part, assignment)
     return Exchanged(
         mean=found,
         share=total / jnp.maximum(jnp.sum(shares(training, data)), 1),
@@ -215,7 +211,7 @@ def first_moments(training: Training, weights: PyTree, num_clients: int) -> Stac
 
 
 def server_step(model: PyTree, mean: PyTree, step_size: ScalarLike) -> PyTree:
-    """`(1 - step_size) model + step_size mean` of the weights; the mean's statistics."""
+    """Weights `(1 - step_size) model + step_size mean`; statistics of the mean."""
     step_size = jnp.asarray(step_size, jnp.result_type(float))
     move = lambda old, new: (1 - step_size) * old + step_size * new
     weights = jax.tree.map(move, trained_part(model), trained_part(mean))
