@@ -18,7 +18,7 @@ from jax.extend.core import Literal
 from cfljax.algorithms import REGISTRY
 from cfljax.base.types import ClientData
 from cfljax.cards import CARDS, Card, Passes, Sizes, read
-from cfljax.models import mlp
+from cfljax.models import mlp, normalised
 
 # Passes of a round, counted in its program and not by a clock
 #
@@ -173,6 +173,8 @@ def build(name, sizes=SIZES):
             arguments[steps] = getattr(sizes, steps)
     hidden = (NETWORK.num_hidden,)
     task = mlp((NETWORK.num_inputs,), hidden=hidden, num_classes=CLASSES)
+    if row.needs_normalisation:
+        task = normalised(task, (NETWORK.num_inputs,))
     return row.constructor(task, **arguments)
 
 

@@ -9,7 +9,9 @@ from cfljax.algorithms import REGISTRY, fedavg
 from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
-WORKING = ("ditto", "fedala", "fedpac", "fedproto", "pfedme")
+WORKING = (
+    *("ditto", "apfl", "fedala", "fedbn", "fedpac", "fedproto", "fedrep", "pfedme"),
+)
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in WORKING[1:]]
 
 
@@ -41,13 +43,16 @@ def test_newcomers_train_by_the_step_size_of_the_round(name):
 
 # Whose answers follow from what the state knows of each client.
 KNOWING = (
+    "apfl",
     "cfl_s",
     "clove",
     "ditto",
     "fedala",
+    "fedbn",
     "federated_clustering",
     "fedpac",
     "fedproto",
+    "fedrep",
     "fesem",
     "k_fed",
     "local",

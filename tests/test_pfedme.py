@@ -1,4 +1,4 @@
-"""pFedMe: rounds in NumPy, exact envelopes, and answers that are not the local model."""
+"""pFedMe: rounds in NumPy, exact envelopes, and answers that are no local models."""
 
 import functools
 from typing import Any
@@ -53,7 +53,8 @@ def work_by_hand(i, model, penalty=PENALTY, steps=2, own_steps=3):
 
 
 def all_by_hand(model, **how):
-    return map(np.stack, zip(*(work_by_hand(i, model, **how) for i in range(CLIENTS))))
+    worked = [work_by_hand(i, model, **how) for i in range(CLIENTS)]
+    return map(np.stack, zip(*worked, strict=True))
 
 
 # Against equations

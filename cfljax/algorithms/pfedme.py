@@ -6,7 +6,6 @@ below are Algorithm 1 as it is widely quoted, and as the authors' released code 
 (CharlieDinh/pFedMe: servers and users read and not copied) where that agrees.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -40,7 +39,6 @@ from cfljax.federated.local_update import (
     batch_loss,
     check_schedules,
     client_update,
-    scheduled,
     step_size_at,
 )
 from cfljax.federated.rounds import Info, global_start
