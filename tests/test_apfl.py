@@ -105,7 +105,8 @@ def test_momentum_moves_the_models_and_not_the_share():
             ]
             moved = np.clip(share - STEP * (v - w) @ slope, 0, 1)
             w, v, share = w - STEP * traces[0], v - STEP * traces[1], moved
-        sent.append(w), found.append(v), shares.append(share)
+        for rows, row in ((sent, w), (found, v), (shares, share)):
+            rows.append(row)
     close(state.model, np.mean(sent, axis=0))
     close(state.own.models, found)
     close(state.own.share, shares, atol=1e-5)

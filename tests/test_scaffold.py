@@ -153,9 +153,13 @@ def test_it_stays_at_the_optimum_that_fedavg_leaves():
 
 def test_the_first_round_is_that_of_fedavg():
     """Nobody has a control variate yet."""
-    for name, settings in (("clients", {}), ("samples", {"participation": 0.4})):
-        ours = build(weights=name, **settings)
-        theirs = compiled(fedavg(TASK, weights=name, **SETTINGS, **settings))
+    asked: list[dict[str, Any]] = [
+        {"weights": "clients"},
+        {"weights": "samples", "participation": 0.4},
+    ]
+    for settings in asked:
+        ours = build(**settings)
+        theirs = compiled(fedavg(TASK, **SETTINGS, **settings))
         key, data = jax.random.key(5), DATA
         first, _ = ours.step(key, ours.init(key, data), data)
         expected, _ = theirs.step(key, theirs.init(key, data), data)

@@ -284,13 +284,14 @@ def _beside(update: LocalUpdate, pair: PyTree, is_adaptive: bool) -> LocalUpdate
         inner = update.optimizer(size)
 
         def change(
-            gradient: tuple, state: PyTree, params: tuple | None = None
-        ) -> tuple[tuple, PyTree]:
+            updates: PyTree, state: PyTree, params: PyTree | None = None
+        ) -> tuple[PyTree, PyTree]:
             assert params is not None
-            (common, local, slope), (w, v, share) = gradient, params
+            (common, local, slope), (w, v, share) = updates, params
             if update.proximal:
                 pull = lambda g, at, start: g + update.proximal * (at - start)
                 common = jax.tree.map(pull, common, w, received)
+            moves: Any
             moves, state = inner.update((common, local), state, (w, v))
             moved = jnp.clip(share - size * slope, 0, 1) if is_adaptive else share
             return (*moves, moved - share), state

@@ -94,11 +94,8 @@ def fedrep(
 
     def told(round_index: Int[Array, ""]) -> tuple[Array, Array]:
         """Step sizes of body and last layers."""
-        sizes = (
-            step_size_at(each.update, each.step_size, round_index)
-            for each in (training, own)
-        )
-        return tuple(sizes)
+        size = lambda of: step_size_at(of.update, of.step_size, round_index)
+        return size(training), size(own)
 
     def train(
         shared: tuple,

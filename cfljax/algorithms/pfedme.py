@@ -143,11 +143,9 @@ def pfedme(
 
     def told(state: State) -> tuple[Array, Array, Array]:
         """Numbers of the round: both step sizes and the penalty."""
-        sizes = (
-            step_size_at(training.update, size, state.round)
-            for size in (step_size, personal_step_size)
-        )
-        return (*sizes, jnp.asarray(penalty, jnp.result_type(float)))
+        size = lambda of: step_size_at(training.update, of, state.round)
+        strength = jnp.asarray(penalty, jnp.result_type(float))
+        return size(step_size), size(personal_step_size), strength
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         after = exchange(

@@ -196,8 +196,8 @@ def _corrected(
     """The optimiser of corrected gradients, whose state is `_Steps`."""
 
     def update(
-        updates: PyTree, state: _Steps, params: PyTree | None = None
-    ) -> tuple[PyTree, _Steps]:
+        updates: PyTree, state: PyTree, params: PyTree | None = None
+    ) -> tuple[PyTree, PyTree]:
         total = jax.tree.map(jnp.add, state.total, updates)
         moved = jax.tree.map(jnp.add, updates, correction)  # g_i(y) - c_i + c
         changes, moments = optimizer.update(moved, state.moments, params)

@@ -110,8 +110,10 @@ def exchange(
     check_threat(threat, num_clients, 1)
     clients, present = cohort(key, data, training.participation)
     number, is_honest = clients.shape[0], threat is None
-    models = () if is_honest else threat.evaluate(repeat(model, number), clients)
-    messages = () if is_honest else repeat(origin, number)
+    models = messages = ()  # What those who may lie were sent, and send, one by one.
+    if threat is not None:
+        models = threat.evaluate(repeat(model, number), clients)
+        messages = repeat(origin, number)
     weights = shares(training, present)
 
     def summand(
