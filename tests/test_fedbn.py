@@ -218,6 +218,41 @@ def test_a_diverged_client_keeps_what_it_had():
     assert info.sent.tolist() == [0 if one else 4 * FEATURES for one in lost]
 
 
+# What normalises any task
+
+
+def test_its_body_is_the_networks_behind_the_normalisation():
+    task = normalised(mlp((FEATURES,), hidden=(3,)), (FEATURES,))
+    params = task.init(jax.random.key(0))
+    moved = {"scale": 2 * jnp.ones(FEATURES), "bias": jnp.ones(FEATURES)}
+    weights = params.weights | {"normalisation": moved}
+    params, inputs, layers = (
+        params._replace(weights=weights),
+        DATA.inputs[0],
+        task.layers,
+    )
+    assert layers is not None
+    answers = layers.answer(params, layers.embed(params, inputs))
+    np.testing.assert_array_equal(answers, task.predict(params, inputs))
+    inner = mlp((FEATURES,), hidden=(3,)).predict(weights["network"], 2 * inputs + 1)
+    close(answers, inner, rtol=1e-3, atol=1e-4)
+    heads = {name for name in paths(params) if layers.is_head(name)}
+    assert heads == {"network/layers/1/kernel", "network/layers/1/bias"}
+
+
+def test_a_batch_of_padding_moves_nothing():
+    params = TASK.init(jax.random.key(0))
+    assert TASK.fit is not None
+    batch = DATA.inputs[0], DATA.targets[0]
+    nobody = jnp.zeros(len(batch[0]), bool)
+    losses, after = TASK.fit(jax.random.key(0), params, *batch, nobody)
+    assert np.isfinite(np.asarray(losses)).all()
+    jax.tree.map(np.testing.assert_array_equal, after, params)
+    _, moved = TASK.fit(jax.random.key(0), params, *batch, ~nobody)
+    mean = moved.statistics["normalisation"]["mean"]
+    close(mean, 0.1 * np.mean(batch[0], axis=0), atol=1e-6)
+
+
 # Against misuse
 
 

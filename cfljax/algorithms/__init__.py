@@ -270,7 +270,7 @@ _ROWS = (
     ),
     Registration(
         pfedme,
-        "Dinh et al., NeurIPS 2020, Algorithm 1",
+        "T. Dinh et al., NeurIPS 2020, Algorithm 1",
         _defaults(personal_step_size=0.01),
     ),
     Registration(
