@@ -14,7 +14,7 @@ from cfljax.attacks import threat
 
 NAMES = sorted(set(REGISTRY) - {"local"})  # It sends nothing.
 # Whose messages have a way of their own; the others go by the rounds of these.
-OWN = (*TRIED, "cfl_s", "fedala", "fedpac", "fedproto", "fesem")
+OWN = (*TRIED, "cfl_s", "fedala", "fedpac", "fedproto", "fesem", "scaffold")
 TOLD = [n if n in OWN else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 KEY = jax.random.key(0)
 LIARS = np.arange(CLIENTS) == 2
