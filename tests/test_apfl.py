@@ -115,6 +115,7 @@ def test_momentum_moves_the_models_and_not_the_share():
 # Against theory: the ends of the mixture
 
 
+@pytest.mark.long
 def test_a_share_of_one_is_training_alone_and_none_is_fedavg():
     theirs = compiled(fedavg(TASK, step_size=STEP, num_steps=STEPS, weights="clients"))
     start = theirs.init(jax.random.key(0), DATA)._replace(model=jnp.asarray(MODEL))

@@ -122,6 +122,7 @@ def test_two_rounds_against_equations():
 # Against theory
 
 
+@pytest.mark.long
 def test_it_undoes_what_scanners_do_to_features():
     """Clients see one world through scales and shifts of their own: behind their own
     normalisation one model suits all, and FedAvg's does not."""

@@ -126,6 +126,7 @@ def test_the_released_code_counts_samples():
 # Against theory
 
 
+@pytest.mark.long
 def test_with_many_steps_a_last_layer_is_the_best_for_its_body():
     """Least squares on the features; the body at rest."""
     algorithm = build(step_size=0.0, num_personal_steps=3000)

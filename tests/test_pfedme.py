@@ -7,6 +7,7 @@ import by_hand
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from by_hand import close, compiled, differ, misuse, rounds
 
 from cfljax.algorithms import pfedme
@@ -108,6 +109,7 @@ def test_a_long_approach_is_the_gradient_of_the_envelope():
     differ(slope, np.mean([gradient(i, MODEL) for i in range(CLIENTS)], axis=0), 0.01)
 
 
+@pytest.mark.long
 def test_without_penalty_everybody_trains_alone_and_the_common_model_stays():
     algorithm = build(penalty=0.0)
     state, _ = rounds(algorithm, begin(algorithm), DATA)

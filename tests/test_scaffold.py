@@ -112,6 +112,7 @@ def test_the_absent_keep_theirs_and_the_mean_stays_a_mean():
     differ(state.control, COMMON + (common - COMMON) * CLIENTS / 2)
 
 
+@pytest.mark.long
 def test_epochs_of_batches_count_their_own_steps():
     """Clients of other sizes take other numbers of steps; all are averaged."""
     update = LocalUpdate(batch_size=3, num_epochs=2)
@@ -151,6 +152,7 @@ def test_it_stays_at_the_optimum_that_fedavg_leaves():
     assert np.abs(np.asarray(left.model) - best).max() > 1e-2
 
 
+@pytest.mark.long
 def test_the_first_round_is_that_of_fedavg():
     """Nobody has a control variate yet."""
     asked: list[dict[str, Any]] = [
