@@ -16,15 +16,18 @@ from . import montecarlo as montecarlo
 from . import report as report
 from . import statements as statements
 from .algorithms import REGISTRY as REGISTRY
+from .algorithms import apfl as apfl
 from .algorithms import cfl_s as cfl_s
 from .algorithms import clove as clove
 from .algorithms import ditto as ditto
 from .algorithms import fedala as fedala
 from .algorithms import fedavg as fedavg
+from .algorithms import fedbn as fedbn
 from .algorithms import federated_clustering as federated_clustering
 from .algorithms import fedpac as fedpac
 from .algorithms import fedproto as fedproto
 from .algorithms import fedprox as fedprox
+from .algorithms import fedrep as fedrep
 from .algorithms import fesem as fesem
 from .algorithms import flexcfl as flexcfl
 from .algorithms import hyp_cluster as hyp_cluster
@@ -38,6 +41,8 @@ from .algorithms import one_shot as one_shot
 from .algorithms import oracle as oracle
 from .algorithms import pacfl as pacfl
 from .algorithms import per_fedavg as per_fedavg
+from .algorithms import pfedme as pfedme
+from .algorithms import scaffold as scaffold
 from .base.types import Algorithm as Algorithm
 from .base.types import ClientData as ClientData
 from .base.types import Layers as Layers
