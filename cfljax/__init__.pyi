@@ -38,6 +38,7 @@ from .algorithms import one_shot as one_shot
 from .algorithms import oracle as oracle
 from .algorithms import pacfl as pacfl
 from .algorithms import per_fedavg as per_fedavg
+from .algorithms import stocfl as stocfl
 from .base.types import Algorithm as Algorithm
 from .base.types import ClientData as ClientData
 from .base.types import Layers as Layers

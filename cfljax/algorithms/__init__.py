@@ -14,6 +14,7 @@ reproduce does:
     fedproto    none          clients  of prototypes, as in the released code; equation
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
+    stocfl      model         clients  the released code does
     fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
     and flexcfl model         samples  FedAvg, or the paper itself
 
@@ -48,6 +49,7 @@ from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
+from cfljax.algorithms.stocfl import stocfl
 from cfljax.base.types import Algorithm
 from cfljax.cards import CARDS, Card, Sizes
 
@@ -78,6 +80,7 @@ __all__ = [
     "oracle",
     "pacfl",
     "per_fedavg",
+    "stocfl",
 ]
 
 
@@ -196,6 +199,13 @@ _ROWS = (
         _defaults(num_vectors=2),
         clustered=True,
         besides=_none,
+    ),
+    Registration(
+        stocfl,
+        "Zeng et al., 2023, StoCFL",
+        _defaults(similarity=0.9),
+        received=lambda of: 2,  # The cluster's and the global model.
+        sent=lambda of: 2,
     ),
     Registration(
         federated_clustering,
