@@ -35,8 +35,8 @@ UNLABELLED = {"myopic_clustering", "stocfl"}
 # A newcomer's answers follow from the key and its place among the newcomers.
 DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
-# yet, or all momenta of the first round are in one ball.
-ANSWERS_ALIKE = {"cfl_s", "momentum_clustering"}
+# yet, nobody drifted yet, or all momenta of the first round are in one ball.
+ANSWERS_ALIKE = {"cfl_s", "feddrift", "momentum_clustering"}
 
 
 def draw():

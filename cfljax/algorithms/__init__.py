@@ -15,8 +15,9 @@ reproduce does:
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
     stocfl      model         clients  the released code does
-    fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
-    and flexcfl model         samples  FedAvg, or the paper itself
+    fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster, k_fed,
+    pacfl, fesem and flexcfl
+                model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
 `myopic_clustering` cluster gradients, which count alike.
@@ -32,6 +33,7 @@ from cfljax.algorithms.clove import Grouping, clove, group_clients
 from cfljax.algorithms.ditto import ditto
 from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
+from cfljax.algorithms.feddrift import feddrift
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
@@ -62,6 +64,7 @@ __all__ = [
     "ditto",
     "fedala",
     "fedavg",
+    "feddrift",
     "federated_clustering",
     "fedpac",
     "fedproto",
@@ -206,6 +209,13 @@ _ROWS = (
         _defaults(similarity=0.9),
         received=lambda of: 2,  # The cluster's and the global model.
         sent=lambda of: 2,
+    ),
+    Registration(
+        feddrift,
+        "Jothimurugesan et al., AISTATS 2023, FedDrift",
+        _defaults(threshold=0.5, step_rounds=2),
+        clustered=True,
+        besides=_none,
     ),
     Registration(
         federated_clustering,
