@@ -19,6 +19,7 @@ from .algorithms import REGISTRY as REGISTRY
 from .algorithms import cfl_s as cfl_s
 from .algorithms import clove as clove
 from .algorithms import ditto as ditto
+from .algorithms import emd_cfl as emd_cfl
 from .algorithms import fedala as fedala
 from .algorithms import fedavg as fedavg
 from .algorithms import feddrift as feddrift

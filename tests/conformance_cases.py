@@ -31,7 +31,7 @@ TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering
 
 SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
 # The server finds clusters and numbers them by chance, or by members: who is with whom.
-UNLABELLED = {"myopic_clustering", "stocfl"}
+UNLABELLED = {"emd_cfl", "myopic_clustering", "stocfl"}
 # A newcomer's answers follow from the key and its place among the newcomers.
 DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
@@ -66,12 +66,17 @@ def drawn(needs_classes):
     return jax.jit(draw_of, static_argnums=0)(needs_classes)
 
 
+def has_classes(name):
+    row = REGISTRY[name]
+    return row.needs_classes or row.needs_layers
+
+
 def problem(name="ifca"):
-    return drawn(bool(REGISTRY[name].needs_classes))
+    return drawn(has_classes(name))
 
 
 def task_of(name):
-    if not REGISTRY[name].needs_classes:
+    if not has_classes(name):
         return linear(FEATURES)
     task = mlp((FEATURES,), hidden=(HIDDEN,), num_classes=CLASSES)
     # Flax draws in single precision, whatever JAX computes in.

@@ -44,6 +44,7 @@ KNOWING = (
     "clove",
     "ditto",
     "fedala",
+    "feddrift",
     "federated_clustering",
     "fedpac",
     "fedproto",
@@ -51,6 +52,7 @@ KNOWING = (
     "k_fed",
     "local",
     "pacfl",
+    "stocfl",
 )
 
 

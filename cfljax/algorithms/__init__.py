@@ -15,8 +15,8 @@ reproduce does:
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
     stocfl      model         clients  the released code does
-    fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster, k_fed,
-    pacfl, fesem and flexcfl
+    emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
+    k_fed, pacfl, fesem and flexcfl
                 model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
@@ -31,6 +31,7 @@ from typing import Any
 from cfljax.algorithms.cfl_s import cfl_s
 from cfljax.algorithms.clove import Grouping, clove, group_clients
 from cfljax.algorithms.ditto import ditto
+from cfljax.algorithms.emd_cfl import emd_cfl
 from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.feddrift import feddrift
@@ -62,6 +63,7 @@ __all__ = [
     "cfl_s",
     "clove",
     "ditto",
+    "emd_cfl",
     "fedala",
     "fedavg",
     "feddrift",
@@ -108,6 +110,7 @@ class Registration:
     needs_truth: whether the constructor takes the true `clusters`.
     clustered: whether it takes `num_clusters`.
     needs_classes: whether it takes `num_classes`, and a task with `layers`.
+    needs_layers: whether it takes a task with `layers` alone.
     received: models' worth of bytes that a participant is sent in a round, once what
       the first rounds do is over.
     sent: likewise, from the participant.
@@ -125,6 +128,7 @@ class Registration:
     needs_truth: bool = False
     clustered: bool = False
     needs_classes: bool = False
+    needs_layers: bool = False
     received: Callable[[Sizes], int] = _one
     sent: Callable[[Sizes], int] = _one
     besides: Callable[[Sizes], int] | None = None
@@ -216,6 +220,12 @@ _ROWS = (
         _defaults(threshold=0.5, step_rounds=2),
         clustered=True,
         besides=_none,
+    ),
+    Registration(
+        emd_cfl,
+        "Zhang et al., 2025, EMD-CFL",
+        _defaults(tolerance=0.1, num_points=4),
+        needs_layers=True,
     ),
     Registration(
         federated_clustering,

@@ -23,6 +23,7 @@ from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, StepSi
 from cfljax.clustering.distances import cosines
 from cfljax.clustering.gram import combine
 from cfljax.federated.answers import check_clients
+from cfljax.federated.average import means_of_members
 from cfljax.federated.evaluate import client_losses, predict_own
 from cfljax.federated.local_update import (
     ClientUpdate,
@@ -209,10 +210,8 @@ def stocfl(
         )
         usable = known & jnp.isfinite(losses) & finite_rows(trained)
         weight = jnp.where(usable, shares(training, present), 0)
-        each = jnp.where(merged.members[:, clients], weight[None, :], 0)
-        total = jnp.sum(each, axis=1)
-        share = each * (1 / jnp.where(total > 0, total, 1))[:, None]
-        means = combine(share, select(usable, trained, starts))
+        inside = merged.members[:, clients]
+        models = means_of_members(inside, weight, trained, empty=merged.models)
         if state.cluster_state is not None and jax.tree.leaves(moments):
             before = take(state.cluster_state.moments, clients)
             moments = select(usable, moments, before)
@@ -226,7 +225,7 @@ def stocfl(
         answer = size * counted.astype(jnp.int32) + direction * first
         new = merged._replace(
             model=after.model,
-            models=select(total > 0, means, merged.models),
+            models=models,
             local_state=after.local_state,
             cluster_state=next_local_state(state.cluster_state, clients, moments),
         )
