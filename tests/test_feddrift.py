@@ -265,7 +265,7 @@ def test_without_drift_it_is_fedavg():
 @pytest.mark.long
 def test_clients_that_begin_alone_are_merged_as_far_as_is_allowed():
     def algorithm(height):
-        changes = {"num_clusters": CLIENTS, "first_clusters": "own"}
+        changes: dict[str, Any] = {"num_clusters": CLIENTS, "first_clusters": "own"}
         return feddrift(TASK, **(SETTINGS | changes), merge_threshold=height)
 
     step = jax.jit(lambda height, *rest: algorithm(height).step(*rest))
@@ -352,7 +352,7 @@ def test_newcomers_take_the_model_in_use_that_they_lose_least_with():
 
 
 def test_room_for_own_models_is_asked_for():
-    crowded = feddrift(TASK, **(SETTINGS | {"first_clusters": "own"}))
+    crowded = build(first_clusters="own")
     message = "`num_clusters` must be at least 6, the number of clients, .*, got 4"
     with pytest.raises(ValueError, match=message):
         crowded.init(jax.random.key(0), DATA[0])

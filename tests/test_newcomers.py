@@ -43,6 +43,7 @@ KNOWING = (
     "cfl_s",
     "clove",
     "ditto",
+    "emd_cfl",
     "fedala",
     "feddrift",
     "federated_clustering",
