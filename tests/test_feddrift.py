@@ -178,16 +178,16 @@ def same(step, state, hand, info):
 def test_time_steps_against_equations(variant):
     is_eager = variant == "eager"
     algorithm = EAGER if is_eager else PAPER
-    drifts, sizes = [], []
+    seen, sizes = [], []
 
     def look(step, state, hand, info):
         same(step, state, hand, info)
-        drifts.append(np.asarray(info.drifted))
+        seen.append(np.asarray(info.drifted))
         sizes.append(int(info.number))
 
     follow(algorithm, functools.partial(ByHand, is_eager=is_eager), look)
-    drifts = np.array(drifts)[::ROUNDS]
-    assert not drifts[0].any() and not np.array(drifts)[1].any()
+    drifts = np.array(seen)[::ROUNDS]
+    assert not drifts[0].any() and not drifts[1].any()
     np.testing.assert_array_equal(drifts[2], CONCEPTS[2] != CONCEPTS[1])
     assert drifts[3][4] and not drifts[3][5], "one is new, one is known by now"
     # Two are isolated apart and then merged; or share a model from the start.

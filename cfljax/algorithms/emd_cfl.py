@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_positive
+from cfljax.base.checks import check_positive, check_threat
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
 from cfljax.base.tree import finite_rows, length, repeat, select, take
 from cfljax.base.types import (
     NO_CLUSTER,
@@ -27,6 +28,7 @@ from cfljax.base.types import (
     Stacked,
     StepSize,
     Task,
+    Threat,
 )
 from cfljax.clustering.distances import match_clusters
 from cfljax.federated.answers import join_best_model, predict_own_model
@@ -101,6 +103,7 @@ def emd_cfl(
     weights: Weights = "samples",
     participation: float = 1.0,
     update: LocalUpdate | None = None,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """FedAvg among clients whose features each other's networks find alike.
 
@@ -125,6 +128,8 @@ def emd_cfl(
       weights: of the clients in a mean.
       participation: fraction of the clients drawn each round; the clustering is of all.
       update: how clients train.
+      threat: what Byzantine clients do in training; the clustering is honest. Its
+        target is the cluster of the first client, 0.
 
     Raises:
       ValueError: where an argument is out of its range, or the task has no layers.
@@ -138,7 +143,7 @@ def emd_cfl(
     """
     layers = layers_of(task)
     check_positive(num_points=num_points, num_local_steps=num_local_steps)
-    training = averaging(step_size, num_steps, weights, participation, update, None)
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     alone_steps = num_steps if num_local_steps is None else num_local_steps
     if training.update.num_epochs is not None:
         alone_steps = 1
@@ -180,12 +185,26 @@ def emd_cfl(
 
     def step(key: PRNGKeyArray, state: State, data: ClientData) -> tuple[State, Info]:
         num_clients, before = data.mask.shape[0], state.local_state
+        check_threat(threat, num_clients, 1)
         clients, present = cohort(key, data, participation)
+        same = state.neighbours[:, None, :] == state.neighbours[None, :, :]
+        names = jnp.argmax(jnp.all(same, axis=2), axis=1).astype(jnp.int32)
         starts = take(state.models, clients)
+        if threat is not None:
+            starts = threat.evaluate(starts, clients)
         losses = client_losses(task, starts, present, **training.update.placement)
         trained, moments = train_alone(
             key, task, starts, present, training, before, clients
         )
+        if threat is not None:
+            trained = threat.send(
+                jax.random.fold_in(key, Stream.ATTACKERS),
+                trained,
+                clients,
+                state.models,
+                clusters=names[clients],
+                round=state.round,
+            )
         usable = jnp.any(present.mask, axis=1) & jnp.isfinite(losses)
         usable = usable & finite_rows(trained)
         weight = jnp.where(usable, shares(training, present), 0)
@@ -195,8 +214,6 @@ def emd_cfl(
         )
         if before is not None and jax.tree.leaves(moments):
             moments = select(usable, moments, take(before.moments, clients))
-        same = state.neighbours[:, None, :] == state.neighbours[None, :, :]
-        names = jnp.argmax(jnp.all(same, axis=2), axis=1).astype(jnp.int32)
         placed = jnp.any(state.neighbours, axis=1)
         everybody = lambda some, rest: spread(some, clients, num_clients, absent=rest)
         counted = everybody(usable, False) & placed

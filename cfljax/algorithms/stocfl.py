@@ -18,8 +18,17 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
+from cfljax.base.streams import Stream
 from cfljax.base.tree import finite_rows, repeat, select, take, trained_part
-from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, StepSize, Task
+from cfljax.base.types import (
+    NO_CLUSTER,
+    Algorithm,
+    ClientData,
+    Stacked,
+    StepSize,
+    Task,
+    Threat,
+)
 from cfljax.clustering.distances import cosines
 from cfljax.clustering.gram import combine
 from cfljax.federated.answers import check_clients
@@ -42,6 +51,7 @@ from cfljax.federated.training import (
     first_local_state,
     newcomers_local_state,
     next_local_state,
+    round_of,
     shares,
     spread,
     train_alone,
@@ -112,6 +122,7 @@ def stocfl(
     weights: Weights = "clients",
     participation: float = 1.0,
     update: LocalUpdate | None = None,
+    threat: Threat | None = None,
 ) -> Algorithm:
     """Clusters of unknown number, each near one global model, of a sample of clients.
 
@@ -143,6 +154,8 @@ def stocfl(
       participation: fraction of the clients drawn each round.
       update: how clients train both models; its proximal term is of the global one
         alone, `penalty` takes its place in clusters.
+      threat: what Byzantine clients do to the models of both kinds that they send;
+        their directions are honest.
 
     Raises:
       ValueError: where an argument is out of its range.
@@ -159,7 +172,7 @@ def stocfl(
     of every client, and a model of every participant.
     """
     check_positive(num_anchor_steps=num_anchor_steps)
-    training = averaging(step_size, num_steps, weights, participation, update, None)
+    training = averaging(step_size, num_steps, weights, participation, update, threat)
     own_update = dataclasses.replace(training.update, proximal=0.0)
     near_training = dataclasses.replace(training, update=own_update)
     observing = Training(
@@ -204,10 +217,23 @@ def stocfl(
         common = GlobalState(state.model, state.local_state)
         after, told = global_round(key, task, common, data, training)
         starts = take(merged.models, clients)
+        if threat is not None:
+            starts = threat.evaluate(starts, clients)
         losses = client_losses(task, starts, present, **training.update.placement)
         trained, moments = trained_near(
             key, starts, state.model, present, state.cluster_state, clients
         )
+        names = jnp.argmax(merged.members, axis=1).astype(jnp.int32)
+        if threat is not None:
+            own_key = jax.random.fold_in(key, Stream.ALGORITHM)
+            trained = threat.send(
+                jax.random.fold_in(own_key, Stream.ATTACKERS),
+                trained,
+                clients,
+                merged.models,
+                clusters=names[clients],
+                round=round_of(state.cluster_state),
+            )
         usable = known & jnp.isfinite(losses) & finite_rows(trained)
         weight = jnp.where(usable, shares(training, present), 0)
         inside = merged.members[:, clients]
@@ -216,7 +242,6 @@ def stocfl(
             before = take(state.cluster_state.moments, clients)
             moments = select(usable, moments, before)
         everybody = lambda some, rest: spread(some, clients, num_clients, absent=rest)
-        names = jnp.argmax(merged.members, axis=1).astype(jnp.int32)
         is_new = everybody(known, False) & ~state.seen
         first = is_new.astype(jnp.int32)
         counted = everybody(usable, False)
