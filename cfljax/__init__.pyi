@@ -20,9 +20,11 @@ from .algorithms import apfl as apfl
 from .algorithms import cfl_s as cfl_s
 from .algorithms import clove as clove
 from .algorithms import ditto as ditto
+from .algorithms import emd_cfl as emd_cfl
 from .algorithms import fedala as fedala
 from .algorithms import fedavg as fedavg
 from .algorithms import fedbn as fedbn
+from .algorithms import feddrift as feddrift
 from .algorithms import federated_clustering as federated_clustering
 from .algorithms import fedpac as fedpac
 from .algorithms import fedproto as fedproto
@@ -43,6 +45,7 @@ from .algorithms import pacfl as pacfl
 from .algorithms import per_fedavg as per_fedavg
 from .algorithms import pfedme as pfedme
 from .algorithms import scaffold as scaffold
+from .algorithms import stocfl as stocfl
 from .base.types import Algorithm as Algorithm
 from .base.types import ClientData as ClientData
 from .base.types import Layers as Layers

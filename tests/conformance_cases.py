@@ -31,13 +31,13 @@ NAMES = sorted(REGISTRY)
 TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering")
 
 SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
-# The server finds clusters, and numbers them anew in every round: who is with whom.
-UNLABELLED = {"myopic_clustering"}
+# The server finds clusters and numbers them by chance, or by members: who is with whom.
+UNLABELLED = {"emd_cfl", "myopic_clustering", "stocfl"}
 # A newcomer's answers follow from the key and its place among the newcomers.
 DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
-# yet, or all momenta of the first round are in one ball.
-ANSWERS_ALIKE = {"cfl_s", "momentum_clustering"}
+# yet, nobody drifted yet, or all momenta of the first round are in one ball.
+ANSWERS_ALIKE = {"cfl_s", "feddrift", "momentum_clustering"}
 
 
 def draw():

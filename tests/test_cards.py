@@ -145,7 +145,7 @@ KEY = jax.random.key(0)
 TURNS = {"fedala": 1}
 # Whose losses under all models choose nothing: they are in the program for those who
 # look at them, and a run of anybody else does without.
-LOOKED_AT = ("flexcfl", "pacfl")
+LOOKED_AT = ("feddrift", "flexcfl", "pacfl")
 
 # Whose passes are counted in the default run: one of each kind.
 TRIED = ("ditto", "fedala", "federated_clustering", "ifca")

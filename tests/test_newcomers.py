@@ -47,8 +47,10 @@ KNOWING = (
     "cfl_s",
     "clove",
     "ditto",
+    "emd_cfl",
     "fedala",
     "fedbn",
+    "feddrift",
     "federated_clustering",
     "fedpac",
     "fedproto",
@@ -58,6 +60,7 @@ KNOWING = (
     "local",
     "pacfl",
     "pfedme",
+    "stocfl",
 )
 
 

@@ -21,8 +21,10 @@ reproduce does:
     apfl        none          clients  Algorithm 1 averages alike
     pfedme      none          clients  Algorithm 1 averages alike; the released code by
                                        samples
-    fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
-    and flexcfl model         samples  FedAvg, or the paper itself
+    stocfl      model         clients  the released code does
+    emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
+    k_fed, pacfl, fesem and flexcfl
+                model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
 `myopic_clustering` cluster gradients, which count alike.
@@ -37,9 +39,11 @@ from cfljax.algorithms.apfl import apfl
 from cfljax.algorithms.cfl_s import cfl_s
 from cfljax.algorithms.clove import Grouping, clove, group_clients
 from cfljax.algorithms.ditto import ditto
+from cfljax.algorithms.emd_cfl import emd_cfl
 from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.fedbn import fedbn, measuring_layers
+from cfljax.algorithms.feddrift import feddrift
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
@@ -60,7 +64,7 @@ from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
 from cfljax.algorithms.pfedme import pfedme
 from cfljax.algorithms.scaffold import scaffold
-from cfljax.base.types import Algorithm, Task
+from cfljax.algorithms.stocfl import stocfl
 from cfljax.cards import CARDS, Card, Sizes
 from cfljax.federated.partial import leaves_of
 from cfljax.federated.prototypes import layers_of
@@ -74,9 +78,11 @@ __all__ = [
     "cfl_s",
     "clove",
     "ditto",
+    "emd_cfl",
     "fedala",
     "fedavg",
     "fedbn",
+    "feddrift",
     "federated_clustering",
     "fedpac",
     "fedproto",
@@ -98,6 +104,7 @@ __all__ = [
     "per_fedavg",
     "pfedme",
     "scaffold",
+    "stocfl",
 ]
 
 
@@ -229,6 +236,26 @@ _ROWS = (
         _defaults(num_vectors=2),
         clustered=True,
         besides=_none,
+    ),
+    Registration(
+        stocfl,
+        "Zeng et al., 2023, StoCFL",
+        _defaults(similarity=0.9),
+        received=lambda of: 2,  # The cluster's and the global model.
+        sent=lambda of: 2,
+    ),
+    Registration(
+        feddrift,
+        "Jothimurugesan et al., AISTATS 2023, FedDrift",
+        _defaults(threshold=0.5, step_rounds=2),
+        clustered=True,
+        besides=_none,
+    ),
+    Registration(
+        emd_cfl,
+        "Zhang et al., 2025, EMD-CFL",
+        _defaults(tolerance=0.1, num_points=4),
+        needs_layers=True,
     ),
     Registration(
         federated_clustering,
