@@ -65,6 +65,7 @@ from cfljax.algorithms.per_fedavg import per_fedavg
 from cfljax.algorithms.pfedme import pfedme
 from cfljax.algorithms.scaffold import scaffold
 from cfljax.algorithms.stocfl import stocfl
+from cfljax.base.types import Algorithm, Task
 from cfljax.cards import CARDS, Card, Sizes
 from cfljax.federated.partial import leaves_of
 from cfljax.federated.prototypes import layers_of
