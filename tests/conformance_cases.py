@@ -18,8 +18,9 @@ from cfljax.base.types import Algorithm
 from cfljax.cards import Sizes
 from cfljax.data import mixed_linear
 from cfljax.federated.local_update import LocalUpdate
+from cfljax.federated.sharing import paths
 from cfljax.federated.traffic import num_bytes
-from cfljax.models import linear, mlp
+from cfljax.models import linear, mlp, normalised
 
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, CLASSES = 6, 2, 8, 5, 3
 HIDDEN = 4  # Features of a prototype.
@@ -30,13 +31,13 @@ NAMES = sorted(REGISTRY)
 TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering")
 
 SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
-# The server finds clusters, and numbers them anew in every round: who is with whom.
-UNLABELLED = {"myopic_clustering"}
+# The server finds clusters and numbers them by chance, or by members: who is with whom.
+UNLABELLED = {"emd_cfl", "myopic_clustering", "stocfl"}
 # A newcomer's answers follow from the key and its place among the newcomers.
 DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
-# yet, or all momenta of the first round are in one ball.
-ANSWERS_ALIKE = {"cfl_s", "momentum_clustering"}
+# yet, nobody drifted yet, or all momenta of the first round are in one ball.
+ANSWERS_ALIKE = {"cfl_s", "feddrift", "momentum_clustering"}
 
 
 def draw():
@@ -66,12 +67,19 @@ def drawn(needs_classes):
     return jax.jit(draw_of, static_argnums=0)(needs_classes)
 
 
+def has_classes(name):
+    row = REGISTRY[name]
+    return row.needs_classes or row.needs_layers
+
+
 def problem(name="ifca"):
-    return drawn(bool(REGISTRY[name].needs_classes))
+    return drawn(has_classes(name))
 
 
 def task_of(name):
-    if not REGISTRY[name].needs_classes:
+    if REGISTRY[name].needs_normalisation:
+        return normalised(linear(FEATURES), (FEATURES,))
+    if not has_classes(name):
         return linear(FEATURES)
     task = mlp((FEATURES,), hidden=(HIDDEN,), num_classes=CLASSES)
     # Flax draws in single precision, whatever JAX computes in.
@@ -80,7 +88,12 @@ def task_of(name):
 
 
 def model_bytes(name):
-    return num_bytes(jax.eval_shape(task_of(name).init, jax.random.key(0)))
+    """Of the leaves that are sent."""
+    task, keeps = task_of(name), REGISTRY[name].keeps
+    params = jax.eval_shape(task.init, jax.random.key(0))
+    kept = keeps(task) if keeps else lambda leaf: False
+    pairs = zip(paths(params), jax.tree.leaves(params), strict=True)
+    return num_bytes([leaf for own, leaf in pairs if not kept(own)])
 
 
 def build(name, truth, **changes):
@@ -203,7 +216,8 @@ def several_steps():
     """Names and arguments of whoever may take several local steps in a round."""
     for name in NAMES:
         accepted = inspect.signature(REGISTRY[name].constructor).parameters
-        if "num_steps" in accepted and name != "local":
+        # One normalises whatever is too large.
+        if "num_steps" in accepted and name not in ("local", "fedbn"):
             model = {"option": "model"} if "option" in accepted else {}
             marks = () if name in TRIED else pytest.mark.slow
             yield pytest.param(name, model, id=name, marks=marks)

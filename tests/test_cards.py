@@ -18,7 +18,7 @@ from jax.extend.core import Literal
 from cfljax.algorithms import REGISTRY
 from cfljax.base.types import ClientData
 from cfljax.cards import CARDS, Card, Passes, Sizes, read
-from cfljax.models import mlp
+from cfljax.models import mlp, normalised
 
 # Passes of a round, counted in its program and not by a clock
 #
@@ -145,7 +145,7 @@ KEY = jax.random.key(0)
 TURNS = {"fedala": 1}
 # Whose losses under all models choose nothing: they are in the program for those who
 # look at them, and a run of anybody else does without.
-LOOKED_AT = ("flexcfl", "pacfl")
+LOOKED_AT = ("feddrift", "flexcfl", "pacfl")
 
 # Whose passes are counted in the default run: one of each kind.
 TRIED = ("ditto", "fedala", "federated_clustering", "ifca")
@@ -173,6 +173,8 @@ def build(name, sizes=SIZES):
             arguments[steps] = getattr(sizes, steps)
     hidden = (NETWORK.num_hidden,)
     task = mlp((NETWORK.num_inputs,), hidden=hidden, num_classes=CLASSES)
+    if row.needs_normalisation:
+        task = normalised(task, (NETWORK.num_inputs,))
     return row.constructor(task, **arguments)
 
 
@@ -290,6 +292,7 @@ def test_units_count_a_backward_pass_twice():
         ("K + tau forward, tau backward.", (3 + 5, 5)),
         ("2 + 2 tau + s forward, tau backward: and more.", (2 + 10 + 4, 5)),
         ("N forward, 1 backward.", (8, 1)),
+        ("1 + tau s forward, 2 tau s backward.", (1 + 5 * 4, 2 * 5 * 4)),
     ],
 )
 def test_costs_are_formulas(cost, expected):
@@ -304,6 +307,7 @@ def test_costs_are_formulas(cost, expected):
         ("Two passes.", "must begin with a formula"),
         ("K + rho forward, tau backward.", "N, K, tau, s, got 'rho'"),
         ("K * tau forward, tau backward.", r"got 'K \* tau'"),
+        ("tau rho forward, tau backward.", "got 'tau rho'"),
         ("K +  forward, tau backward.", "got ''"),
     ],
 )

@@ -26,6 +26,7 @@ from conformance_cases import (
     build,
     compiled,
     draw_of,
+    has_classes,
     problem,
     received,
     sent,
@@ -230,7 +231,7 @@ def test_a_client_whose_loss_overflows_spoils_no_other(name):
     data, _ = problem(name)
     lost = np.arange(CLIENTS) == 2
     # The squares overflow; or the scores, of which cross-entropies are differences.
-    far = 3e38 if REGISTRY[name].needs_classes else 1e25
+    far = 3e38 if has_classes(name) else 1e25
     inputs = np.where(lost[:, None, None], np.float32(far), data.inputs)
     huge = data._replace(inputs=inputs)
     init, step, predict, *_ = compiled(name, 0)
@@ -247,7 +248,7 @@ def test_a_client_whose_loss_overflows_spoils_no_other(name):
 def wild_data(name):
     """A client whose loss is finite before, what it trains is not."""
     data, _ = problem(name)
-    far = 1e15 if REGISTRY[name].needs_classes else 1e9
+    far = 1e15 if has_classes(name) else 1e9
     lost = np.arange(CLIENTS) == 2
     factor = np.where(lost, np.float32(far), np.float32(1))[:, None, None]
     return data._replace(inputs=np.asarray(data.inputs) * factor), lost
@@ -297,7 +298,7 @@ def drawn_in_double(needs_classes):
 @pytest.mark.parametrize("name", NAMES)
 def test_double_precision_throughout(name):
     """Types are known without running, or compiling, anything."""
-    data, truth = drawn_in_double(bool(REGISTRY[name].needs_classes))
+    data, truth = drawn_in_double(has_classes(name))
     clusters = np.asarray(problem(name)[1].clusters)
     with jax.enable_x64(True):
         clusters = jnp.asarray(clusters, truth.clusters.dtype)

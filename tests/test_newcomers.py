@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from conformance_cases import NAMES, build, problem, task_of
 
-from cfljax.algorithms import fedavg
+from cfljax.algorithms import REGISTRY, fedavg
 from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
-WORKING = ("ditto", "fedala", "fedpac", "fedproto")
+WORKING = (
+    *("ditto", "apfl", "fedala", "fedbn", "fedpac", "fedproto", "fedrep", "pfedme"),
+)
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in WORKING[1:]]
 
 
@@ -19,7 +21,8 @@ def test_newcomers_train_by_the_step_size_of_the_round(name):
     data, truth = problem(name)
     update = LocalUpdate(decay=1e-9)
     algorithm = build(name, truth, update=update)
-    still = build(name, truth, update=update, step_size=1e-10)
+    sizes = [size for size in REGISTRY[name].defaults if size.endswith("step_size")]
+    still = build(name, truth, update=update, **dict.fromkeys(sizes, 1e-10))
 
     @jax.jit
     def run(data):
@@ -40,17 +43,24 @@ def test_newcomers_train_by_the_step_size_of_the_round(name):
 
 # Whose answers follow from what the state knows of each client.
 KNOWING = (
+    "apfl",
     "cfl_s",
     "clove",
     "ditto",
+    "emd_cfl",
     "fedala",
+    "fedbn",
+    "feddrift",
     "federated_clustering",
     "fedpac",
     "fedproto",
+    "fedrep",
     "fesem",
     "k_fed",
     "local",
     "pacfl",
+    "pfedme",
+    "stocfl",
 )
 
 

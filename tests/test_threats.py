@@ -14,7 +14,7 @@ from cfljax.attacks import threat
 
 NAMES = sorted(set(REGISTRY) - {"local"})  # It sends nothing.
 # Whose messages have a way of their own; the others go by the rounds of these.
-OWN = (*TRIED, "cfl_s", "fedala", "fedpac", "fedproto", "fesem")
+OWN = (*TRIED, "cfl_s", "fedala", "fedpac", "fedproto", "fesem", "scaffold")
 TOLD = [n if n in OWN else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 KEY = jax.random.key(0)
 LIARS = np.arange(CLIENTS) == 2
@@ -36,7 +36,10 @@ def models_of(state):
     if hasattr(state, "prototypes"):  # And a body, where that is averaged.
         common = (state.prototypes.means, getattr(state, "body", ()))
         return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(common)])
-    models = np.asarray(state.model if hasattr(state, "model") else state.models)
+    model = state.model if hasattr(state, "model") else state.models
+    if not hasattr(model, "shape"):  # A network, averaged but for some leaves.
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model)])
+    models = np.asarray(model)
     return models[~LIARS] if models.shape[0] == CLIENTS else models
 
 

@@ -14,8 +14,17 @@ reproduce does:
     fedproto    none          clients  of prototypes, as in the released code; equation
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
-    fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
-    and flexcfl model         samples  FedAvg, or the paper itself
+    scaffold    none          clients  Algorithm 1 averages alike
+    fedrep      none          clients  Algorithm 1 averages alike; the released code by
+                                       samples
+    fedbn       none          clients  Algorithm 1 averages alike
+    apfl        none          clients  Algorithm 1 averages alike
+    pfedme      none          clients  Algorithm 1 averages alike; the released code by
+                                       samples
+    stocfl      model         clients  the released code does
+    emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
+    k_fed, pacfl, fesem and flexcfl
+                model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
 `myopic_clustering` cluster gradients, which count alike.
@@ -26,15 +35,20 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cfljax.algorithms.apfl import apfl
 from cfljax.algorithms.cfl_s import cfl_s
 from cfljax.algorithms.clove import Grouping, clove, group_clients
 from cfljax.algorithms.ditto import ditto
+from cfljax.algorithms.emd_cfl import emd_cfl
 from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
+from cfljax.algorithms.fedbn import fedbn, measuring_layers
+from cfljax.algorithms.feddrift import feddrift
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
 from cfljax.algorithms.fedprox import fedprox
+from cfljax.algorithms.fedrep import fedrep
 from cfljax.algorithms.fesem import fesem
 from cfljax.algorithms.flexcfl import flexcfl
 from cfljax.algorithms.hyp_cluster import hyp_cluster
@@ -48,22 +62,33 @@ from cfljax.algorithms.one_shot import one_shot
 from cfljax.algorithms.oracle import oracle
 from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
-from cfljax.base.types import Algorithm
+from cfljax.algorithms.pfedme import pfedme
+from cfljax.algorithms.scaffold import scaffold
+from cfljax.algorithms.stocfl import stocfl
+from cfljax.base.types import Algorithm, Task
 from cfljax.cards import CARDS, Card, Sizes
+from cfljax.federated.partial import leaves_of
+from cfljax.federated.prototypes import layers_of
+from cfljax.federated.sharing import Shared
 
 __all__ = [
     "REGISTRY",
     "Grouping",
     "Registration",
+    "apfl",
     "cfl_s",
     "clove",
     "ditto",
+    "emd_cfl",
     "fedala",
     "fedavg",
+    "fedbn",
+    "feddrift",
     "federated_clustering",
     "fedpac",
     "fedproto",
     "fedprox",
+    "fedrep",
     "fesem",
     "flexcfl",
     "group_clients",
@@ -78,6 +103,9 @@ __all__ = [
     "oracle",
     "pacfl",
     "per_fedavg",
+    "pfedme",
+    "scaffold",
+    "stocfl",
 ]
 
 
@@ -102,8 +130,12 @@ class Registration:
     needs_truth: whether the constructor takes the true `clusters`.
     clustered: whether it takes `num_clusters`.
     needs_classes: whether it takes `num_classes`, and a task with `layers`.
+    needs_layers: whether it takes a task with `layers` alone.
+    needs_normalisation: whether it takes a task with layers that measure statistics.
+    keeps: from a task to whether clients keep a leaf to themselves, by its name; all
+      leaves are sent if None.
     received: models' worth of bytes that a participant is sent in a round, once what
-      the first rounds do is over.
+      the first rounds do is over; of the leaves that are sent.
     sent: likewise, from the participant.
     besides: bytes that it sends besides; if None, the index of a cluster, which takes a
       byte, where it is told how many there are, and else nothing.
@@ -119,6 +151,9 @@ class Registration:
     needs_truth: bool = False
     clustered: bool = False
     needs_classes: bool = False
+    needs_layers: bool = False
+    needs_normalisation: bool = False
+    keeps: Callable[[Task], Shared] | None = None
     received: Callable[[Sizes], int] = _one
     sent: Callable[[Sizes], int] = _one
     besides: Callable[[Sizes], int] | None = None
@@ -147,6 +182,12 @@ _ROWS = (
     Registration(fedavg, "McMahan et al., AISTATS 2017, Algorithm 1"),
     Registration(
         fedprox, "Li et al., MLSys 2020, Algorithm 2", _defaults(proximal=0.1)
+    ),
+    Registration(
+        scaffold,
+        "Karimireddy et al., ICML 2020, Algorithm 1",
+        received=lambda of: 2,  # A model and a control variate; up what changed.
+        sent=lambda of: 2,
     ),
     Registration(
         local,
@@ -198,6 +239,26 @@ _ROWS = (
         besides=_none,
     ),
     Registration(
+        stocfl,
+        "Zeng et al., 2023, StoCFL",
+        _defaults(similarity=0.9),
+        received=lambda of: 2,  # The cluster's and the global model.
+        sent=lambda of: 2,
+    ),
+    Registration(
+        feddrift,
+        "Jothimurugesan et al., AISTATS 2023, FedDrift",
+        _defaults(threshold=0.5, step_rounds=2),
+        clustered=True,
+        besides=_none,
+    ),
+    Registration(
+        emd_cfl,
+        "Zhang et al., 2025, EMD-CFL",
+        _defaults(tolerance=0.1, num_points=4),
+        needs_layers=True,
+    ),
+    Registration(
         federated_clustering,
         "Werner et al., TMLR 2023, Algorithms 2 and 3",
         _defaults(radius=1.0),
@@ -221,6 +282,24 @@ _ROWS = (
         per_fedavg,
         "Fallah et al., NeurIPS 2020, Algorithm 1",
         _defaults(adaptation_step_size=0.1),
+    ),
+    Registration(apfl, "Deng et al., 2020, Algorithm 1"),
+    Registration(
+        fedrep,
+        "Collins et al., ICML 2021, Algorithm 1",
+        needs_layers=True,
+        keeps=lambda task: layers_of(task).is_head,
+    ),
+    Registration(
+        fedbn,
+        "Li et al., ICLR 2021, Algorithm 1",
+        needs_normalisation=True,
+        keeps=lambda task: measuring_layers(leaves_of(task)),
+    ),
+    Registration(
+        pfedme,
+        "T. Dinh et al., NeurIPS 2020, Algorithm 1",
+        _defaults(personal_step_size=0.01),
     ),
     Registration(
         fedproto,

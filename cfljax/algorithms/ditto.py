@@ -8,9 +8,7 @@ nobody had a model of its own. A baseline of Werner et al., section 5.
 import dataclasses
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import check_member, check_positive
@@ -20,7 +18,12 @@ from cfljax.base.tree import put, repeat, take, trained_part
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.answers import predict_own_model
 from cfljax.federated.evaluate import client_losses
-from cfljax.federated.local_update import ClientUpdate, LocalUpdate, client_update
+from cfljax.federated.local_update import (
+    ClientUpdate,
+    LocalUpdate,
+    client_update,
+    held_near,
+)
 from cfljax.federated.rounds import GlobalState, global_round, global_start
 from cfljax.federated.training import (
     LocalState,
@@ -181,7 +184,7 @@ def ditto(
         def held(shared: tuple[Array, PyTree]) -> ClientUpdate:
             penalty, anchor = shared
             apart = lambda size: size if is_reference else None
-            optimizer = lambda size: _held_near(
+            optimizer = lambda size: held_near(
                 own.update.optimizer(size), anchor, penalty, apart=apart(size)
             )
             update = dataclasses.replace(own.update, optimizer=optimizer)
@@ -204,28 +207,3 @@ def ditto(
         return fresh._replace(personal=personal_round(key, fresh, data, 1.0)[0])
 
     return Algorithm(init, step, predict_own_model(task, "personal"), join)
-
-
-def _held_near(
-    optimizer: optax.GradientTransformation,
-    anchor: PyTree,
-    penalty: ScalarLike,
-    *,
-    apart: ScalarLike | None,
-) -> optax.GradientTransformation:
-    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state;
-    with `apart`, the step size, the term is added to the optimiser's step instead."""
-
-    def update(
-        updates: PyTree, state: PyTree, params: PyTree | None = None
-    ) -> tuple[PyTree, PyTree]:
-        share = penalty if apart is None else -jnp.asarray(apart) * penalty
-        proximal = lambda g, w, a: g + share * (w - a)
-        if apart is None:
-            updates = jax.tree.map(proximal, updates, params, anchor)
-        updates, state = optimizer.update(updates, state, params)
-        if apart is not None:
-            updates = jax.tree.map(proximal, updates, params, anchor)
-        return updates, state
-
-    return optax.GradientTransformation(optimizer.init, update)

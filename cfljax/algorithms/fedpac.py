@@ -47,6 +47,7 @@ from cfljax.federated.answers import check_clients
 from cfljax.federated.average import mean_of_sums
 from cfljax.federated.backend import over_clients
 from cfljax.federated.evaluate import masked_mean
+from cfljax.federated.heads import train_head
 from cfljax.federated.local_update import (
     LocalUpdate,
     check_schedules,
@@ -443,19 +444,11 @@ class TwoStages:
     ) -> PyTree:
         """The last layer trained alone, on what the body makes of the inputs, by the
         update of the body without its proximal term, from a fresh optimiser."""
-        layers = layers_of(self.task)
         update = dataclasses.replace(
-            self.training.update,
-            num_epochs=self.num_head_epochs,
-            proximal=0.0,
-            keep_optimizer=False,
+            self.training.update, num_epochs=self.num_head_epochs
         )
-        whole = lambda head: merge_shared(received.body, head)
-        answer = lambda head, features: layers.answer(whole(head), features)
-        losses = lambda head, some, targets: layers.losses(answer(head, some), targets)
-        learn = client_update(Task(self.task.init, losses, answer), update, 1)
-        size, on_features = received.head_step_size, data._replace(inputs=features)
-        return learn(key, size, head, (), on_features)[0]
+        model, size = merge_shared(received.body, head), received.head_step_size
+        return train_head(self.task, update, 1, key, size, model, features, data)
 
 
 def class_moments(

@@ -92,6 +92,7 @@ POSITIVE = Range("be positive", 0, above=True)
 NOT_NEGATIVE = Range("not be negative", 0)
 UNBOUNDED = Range("not be negative", 0, math.inf)
 SHARE = Range("be in [0, 1]", 0, 1)
+COSINE = Range("be in [-1, 1]", -1, 1)
 MOMENTUM = Range("be in [0, 1)", 0, 1, below=True)
 PART = Range("be in (0, 1]", 0, 1, above=True)
 # Below, quantiles of binomial distributions are no numbers any more.
@@ -190,6 +191,7 @@ RANGES: dict[str, Range] = {
     "separation": NOT_NEGATIVE,
     "share": NOT_NEGATIVE,
     "shares": NOT_NEGATIVE,
+    "similarity": COSINE,
     "smallest_weight": NOT_NEGATIVE,
     "spread": POSITIVE,
     "square": COUNT,

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, ScalarLike
 
 from cfljax.base.tree import length, rows, select
 from cfljax.base.types import Stacked
+from cfljax.clustering.gram import combine
 
 # Divisor of a cluster's summed gradients. It changes the effective step size: for k
 # balanced clusters under full participation "cluster" moves k times further.
@@ -86,3 +87,25 @@ def centres_of(
     )
     sums = jax.tree.map(lambda leaf: add(weigh(leaf)), models)
     return mean_of_sums(sums, add(weights), empty=empty)
+
+
+def means_of_members(
+    members: Bool[Array, "groups models"],
+    weights: Float[Array, " models"],
+    models: Stacked,
+    *,
+    empty: Stacked,
+) -> Stacked:
+    """Weighted mean of the members' models of each group, which may overlap; models of
+    weight 0 count for nothing, not even NaN. A group without weight keeps its row of
+    `empty`.
+
+    Cost: a product of all groups with all models.
+    """
+    each = jnp.where(members, weights[None, :], 0)
+    total = jnp.sum(each, axis=1)
+    share = each * (1 / jnp.where(total > 0, total, 1))[:, None]
+    known = jax.tree.map(
+        lambda leaf: jnp.where(rows(weights > 0, leaf), leaf, 0), models
+    )
+    return select(total > 0, combine(share, known), empty)

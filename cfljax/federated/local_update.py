@@ -234,6 +234,31 @@ def client_update(task: Task, update: LocalUpdate, num_steps: int) -> ClientUpda
     return train
 
 
+def held_near(
+    optimizer: optax.GradientTransformation,
+    anchor: PyTree,
+    penalty: ScalarLike,
+    *,
+    apart: ScalarLike | None = None,
+) -> optax.GradientTransformation:
+    """The optimiser of `loss + penalty / 2 |weights - anchor|^2`, of the same state;
+    with `apart`, the step size, the term is added to the optimiser's step instead."""
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree | None = None
+    ) -> tuple[PyTree, PyTree]:
+        share = penalty if apart is None else -jnp.asarray(apart) * penalty
+        proximal = lambda g, w, a: g + share * (w - a)
+        if apart is None:
+            updates = jax.tree.map(proximal, updates, params, anchor)
+        updates, state = optimizer.update(updates, state, params)
+        if apart is not None:
+            updates = jax.tree.map(proximal, updates, params, anchor)
+        return updates, state
+
+    return optax.GradientTransformation(optimizer.init, update)
+
+
 def local_descent(
     task: Task,
     models: Stacked,

@@ -50,8 +50,8 @@ def task(
       example: the clients' data, or inputs `[samples, ...]`; only their shapes and
         types are used.
       head: name of the last layer, such as "Dense_1" (linen) or "layers/1" (nnx), which
-        `fedpac`, `fedproto` and `fesem(compared="head")` ask for; none if None. What
-        it receives, `[samples, features]`, is a sample's features.
+        `fedpac`, `fedproto`, `fedrep` and `fesem(compared="head")` ask for; none if
+        None. What it receives, `[samples, features]`, is a sample's features.
 
     Returns:
       A task whose params are nested dicts of arrays, `Variables` where the module

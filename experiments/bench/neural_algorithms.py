@@ -35,6 +35,7 @@ import numpy as np
 from cfljax.algorithms import REGISTRY
 from cfljax.base import Algorithm
 from cfljax.cards import CARDS, Passes, Sizes
+from cfljax.models import normalised
 from cfljax.report import BarPanel, bars
 from experiments.bench.neural_jobs import Program, client_data, compiled
 from experiments.bench.timing import headline, is_busy, timed
@@ -87,7 +88,10 @@ def build(name: str, work: Work) -> Algorithm:
     for steps in ("num_steps", "num_personal_steps"):
         if steps in accepted:
             arguments[steps] = work.num_steps
-    return row.constructor(work.task(), **arguments)
+    task = work.task()
+    if row.needs_normalisation:
+        task = normalised(task, (work.image, work.image))
+    return row.constructor(task, **arguments)
 
 
 def passes(name: str, work: Work) -> Passes:

@@ -272,13 +272,15 @@ def nearest(wanted: str, known: Sequence[str], what: str) -> str:
 
 
 def parse_all(texts: Iterable[str]) -> list[Arm]:
-    """The arms of texts that commas may join; "all" is every registered algorithm.
+    """The arms of texts that commas may join; "all" is every registered algorithm that
+    takes any network.
 
     Raises:
       ValueError: as `parse`, and if an arm comes twice or there is none.
     """
     parts = [part.strip() for text in texts for part in text.split(",")]
-    names = [n for p in parts if p for n in (REGISTRY if p == "all" else (p,))]
+    takes_any = [n for n, row in REGISTRY.items() if not row.needs_normalisation]
+    names = [n for p in parts if p for n in (takes_any if p == "all" else (p,))]
     arms = [parse(name) for name in names]
     if not arms or len(set(arms)) < len(arms):
         raise ValueError(
