@@ -29,7 +29,7 @@ from cfljax.algorithms import REGISTRY
 from cfljax.base import ClientData, Task, check_member
 from cfljax.data import Images, ImageSet, load_writers
 from cfljax.models import mlp
-from experiments.checks import check_interval, configuration
+from experiments.checks import check_several, configuration
 from experiments.clove.rows import finish
 from experiments.clove.study import repetitions, rounds
 from experiments.compare import scenes
@@ -95,6 +95,9 @@ class Config:
     num_trials: int = 3  # Seeds; all algorithms share them.
     error_rate: float = 0.05  # Of each interval, and of a world's differences together.
     clients_per_chunk: int = 20  # Clients evaluated at a time; bounds memory.
+    is_long: bool = False
+    """Whether each run is saved meanwhile and spreads its clients over devices, which
+    pays where it takes minutes; else one program trains in all worlds."""
     seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
@@ -109,7 +112,7 @@ class Config:
                 "`step_sizes` must be an even number of positive ones, got "
                 f"{self.step_sizes}."
             )
-        check_interval(self.error_rate, self.num_trials)
+        check_several(num_trials=self.num_trials)
         _ = self.contestants
 
     @property
@@ -161,6 +164,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         num_test_samples=80,
         num_hidden=128,
         num_rounds=100,
+        is_long=True,
     )
 
 
@@ -345,7 +349,9 @@ def _job(
     grid = grid_of(config, prepared, contestant, arm)
     if grid is None:
         return None
-    return Job(grid, simulate, lambda: prepared.clients, name=arm.text)
+    return Job(
+        grid, simulate, lambda: prepared.clients, name=arm.text, is_long=config.is_long
+    )
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
