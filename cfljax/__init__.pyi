@@ -21,6 +21,7 @@ from .algorithms import clove as clove
 from .algorithms import ditto as ditto
 from .algorithms import fedala as fedala
 from .algorithms import fedavg as fedavg
+from .algorithms import fedem as fedem
 from .algorithms import federated_clustering as federated_clustering
 from .algorithms import fedpac as fedpac
 from .algorithms import fedproto as fedproto

@@ -14,8 +14,9 @@ reproduce does:
     fedproto    none          clients  of prototypes, as in the released code; equation
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
-    fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem
-    and flexcfl model         samples  FedAvg, or the paper itself
+    fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem,
+    flexcfl, fedem
+                model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
 `myopic_clustering` cluster gradients, which count alike.
@@ -31,6 +32,7 @@ from cfljax.algorithms.clove import Grouping, clove, group_clients
 from cfljax.algorithms.ditto import ditto
 from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
+from cfljax.algorithms.fedem import fedem
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
@@ -60,6 +62,7 @@ __all__ = [
     "ditto",
     "fedala",
     "fedavg",
+    "fedem",
     "federated_clustering",
     "fedpac",
     "fedproto",
@@ -185,6 +188,14 @@ _ROWS = (
         cfl_s,
         "Sattler et al., TNNLS 2021, clustered federated learning",
         _defaults(max_clusters=2),
+    ),
+    Registration(
+        fedem,
+        "Marfoq et al., NeurIPS 2021, Algorithm 1",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+        sent=lambda of: of.num_clusters,
+        besides=_none,
     ),
     Registration(fesem, "Long et al., WWW 2023, FeSEM", clustered=True, besides=_none),
     Registration(

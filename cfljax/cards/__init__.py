@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.resources
+import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -100,17 +101,18 @@ class Card:
 
 
 def _sum(text: str, values: Mapping[str, int]) -> int:
-    """A sum of terms, each a number, a size or a number of sizes."""
+    """A sum of terms, each a number, sizes, or a number of sizes: "2 K tau"."""
     total = 0
     for term in text.split(" + "):
-        found = re.fullmatch(r"(\d+)?(?: ?\b([A-Za-z]+))?", term)
-        number, size = found.groups() if found and term else ("", "?")
-        if size and size not in values:
+        found = re.fullmatch(r"(\d+)?((?: ?\b[A-Za-z]+)*)", term)
+        number, sizes = found.groups() if found and term else ("", "?")
+        if not set(sizes.split()) <= set(values):
             known = ", ".join(values)
             raise ValueError(
                 f"`cost` must be sums of numbers and {known}, got {term!r}."
             )
-        total += int(number or 1) * values.get(size, 1)
+        product = math.prod(values[size] for size in sizes.split())
+        total += int(number or 1) * product
     return total
 
 
