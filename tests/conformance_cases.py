@@ -124,7 +124,7 @@ def start(name, index=0):
 def received(name):
     """Bytes that every client receives in the second round, as the registry says."""
     row = REGISTRY[name]
-    of_classes = row.of_classes(HIDDEN)[0] if row.of_classes else 0
+    of_classes = row.of_classes(HIDDEN, SIZES)[0] if row.of_classes else 0
     return row.received(SIZES) * model_bytes(name) + CLASSES * of_classes
 
 
@@ -135,7 +135,7 @@ def sent(name):
     if not row.of_classes:
         return whole
     held = [len(np.unique(labels)) for labels in problem(name)[0].targets]
-    return whole + row.of_classes(HIDDEN)[1] * np.array(held)
+    return whole + row.of_classes(HIDDEN, SIZES)[1] * np.array(held)
 
 
 def unlabelled(name, result):

@@ -15,7 +15,7 @@ reproduce does:
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
     fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem,
-    flexcfl, fedem
+    flexcfl, fedem, fedrc
                 model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
@@ -37,6 +37,7 @@ from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
 from cfljax.algorithms.fedprox import fedprox
+from cfljax.algorithms.fedrc import fedrc
 from cfljax.algorithms.fesem import fesem
 from cfljax.algorithms.flexcfl import flexcfl
 from cfljax.algorithms.hyp_cluster import hyp_cluster
@@ -67,6 +68,7 @@ __all__ = [
     "fedpac",
     "fedproto",
     "fedprox",
+    "fedrc",
     "fesem",
     "flexcfl",
     "group_clients",
@@ -104,14 +106,15 @@ class Registration:
       values that work on a small problem.
     needs_truth: whether the constructor takes the true `clusters`.
     clustered: whether it takes `num_clusters`.
-    needs_classes: whether it takes `num_classes`, and a task with `layers`.
+    needs_classes: whether it takes `num_classes`, and a task whose targets are classes;
+      most of these ask for one with `layers`.
     received: models' worth of bytes that a participant is sent in a round, once what
       the first rounds do is over.
     sent: likewise, from the participant.
     besides: bytes that it sends besides; if None, the index of a cluster, which takes a
       byte, where it is told how many there are, and else nothing.
-    of_classes: from the features of a prototype to the bytes received of every class
-      and sent of each that the client holds, if any.
+    of_classes: from the features of a prototype and the sizes to the bytes received of
+      every class and sent of each that the client holds, if any.
     """
 
     constructor: Callable[..., Algorithm]
@@ -125,7 +128,7 @@ class Registration:
     received: Callable[[Sizes], int] = _one
     sent: Callable[[Sizes], int] = _one
     besides: Callable[[Sizes], int] | None = None
-    of_classes: Callable[[int], tuple[int, int]] | None = None
+    of_classes: Callable[[int, Sizes], tuple[int, int]] | None = None
 
     @property
     def name(self) -> str:
@@ -197,6 +200,17 @@ _ROWS = (
         sent=lambda of: of.num_clusters,
         besides=_none,
     ),
+    Registration(
+        fedrc,
+        "Guo et al., ICML 2024, FedRC",
+        clustered=True,
+        needs_classes=True,
+        received=lambda of: of.num_clusters,
+        sent=lambda of: of.num_clusters,
+        besides=_none,
+        # A number for each cluster; up besides the class.
+        of_classes=lambda _, of: (4 * of.num_clusters, 4 * of.num_clusters + 1),
+    ),
     Registration(fesem, "Long et al., WWW 2023, FeSEM", clustered=True, besides=_none),
     Registration(
         flexcfl, "Duan et al., TPDS 2022, FlexCFL", clustered=True, besides=_none
@@ -239,7 +253,7 @@ _ROWS = (
         needs_classes=True,
         received=_none,
         sent=_none,
-        of_classes=lambda features: (4 * features + 1, 4 * features + 1),
+        of_classes=lambda features, _: (4 * features + 1, 4 * features + 1),
     ),
     Registration(fedala, "Zhang et al., AAAI 2023, Algorithm 1"),
     Registration(
@@ -248,7 +262,7 @@ _ROWS = (
         needs_classes=True,
         besides=lambda of: 4,  # Its number of samples.
         # A prototype and its class; up besides the class's moment and its count.
-        of_classes=lambda features: (4 * features + 1, 8 * features + 1 + 4),
+        of_classes=lambda features, _: (4 * features + 1, 8 * features + 1 + 4),
     ),
 )
 REGISTRY: Mapping[str, Registration] = MappingProxyType(
