@@ -27,6 +27,7 @@ from .algorithms import fedpac as fedpac
 from .algorithms import fedproto as fedproto
 from .algorithms import fedprox as fedprox
 from .algorithms import fedrc as fedrc
+from .algorithms import fedsoft as fedsoft
 from .algorithms import fesem as fesem
 from .algorithms import flexcfl as flexcfl
 from .algorithms import hyp_cluster as hyp_cluster

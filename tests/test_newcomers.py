@@ -9,7 +9,7 @@ from cfljax.algorithms import fedavg
 from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
-WORKING = ("ditto", "fedala", "fedpac", "fedproto")
+WORKING = ("ditto", "fedala", "fedpac", "fedproto", "fedsoft")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in WORKING[1:]]
 
 
@@ -49,6 +49,7 @@ KNOWING = (
     "fedpac",
     "fedproto",
     "fedrc",
+    "fedsoft",
     "fesem",
     "k_fed",
     "local",

@@ -15,7 +15,7 @@ reproduce does:
                                        6 has samples
     ditto       model         samples  FedAvg's; the released code averages alike
     fedavg, fedprox, knn_per, fedala, fedpac, clove, hyp_cluster, k_fed, pacfl, fesem,
-    flexcfl, fedem, fedrc
+    flexcfl, fedem, fedrc, fedsoft
                 model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
@@ -38,6 +38,7 @@ from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
 from cfljax.algorithms.fedprox import fedprox
 from cfljax.algorithms.fedrc import fedrc
+from cfljax.algorithms.fedsoft import fedsoft
 from cfljax.algorithms.fesem import fesem
 from cfljax.algorithms.flexcfl import flexcfl
 from cfljax.algorithms.hyp_cluster import hyp_cluster
@@ -69,6 +70,7 @@ __all__ = [
     "fedproto",
     "fedprox",
     "fedrc",
+    "fedsoft",
     "fesem",
     "flexcfl",
     "group_clients",
@@ -210,6 +212,13 @@ _ROWS = (
         besides=_none,
         # A number for each cluster; up besides the class.
         of_classes=lambda _, of: (4 * of.num_clusters, 4 * of.num_clusters + 1),
+    ),
+    Registration(
+        fedsoft,
+        "Ruan and Joe-Wong, AAAI 2022, Algorithm 1",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+        besides=lambda of: 4 * of.num_clusters,  # Its importance.
     ),
     Registration(fesem, "Long et al., WWW 2023, FeSEM", clustered=True, besides=_none),
     Registration(
