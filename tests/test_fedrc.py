@@ -257,7 +257,8 @@ test_misuse_is_named = misuse(
 
 
 def test_tasks_without_classes_are_named():
-    few = fedrc(TASK, **(SETTINGS | {"num_classes": 3}))
+    three: dict[str, Any] = SETTINGS | {"num_classes": 3}
+    few = fedrc(TASK, **three)
     with pytest.raises(ValueError, match=r"`num_classes` must be .* \(4,\), got 3"):
         jax.eval_shape(few.init, jax.random.key(0), DATA)
     numbers = DATA._replace(targets=DATA.targets.astype(float))

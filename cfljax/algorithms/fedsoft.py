@@ -273,6 +273,7 @@ def near_centres(
     constant: the distance to the weighted mean of the centres' weights, times the sum
     of the u_s, has the same gradient."""
     total = jnp.sum(importance)
+    strength = jnp.asarray(penalty, total.dtype) * total / 2
     shares = importance / jnp.where(total > 0, total, 1)
 
     def middle(leaf: Array) -> Array:
@@ -285,7 +286,7 @@ def near_centres(
     def pull(params: PyTree) -> Float[Array, ""]:
         apart = lambda w, c: jnp.sum(jnp.square(w - c))
         squares = jax.tree.leaves(jax.tree.map(apart, trained_part(params), anchor))
-        return penalty * total / 2 * sum(squares[1:], squares[0])
+        return strength * sum(squares[1:], squares[0])
 
     def fit(
         key: PRNGKeyArray, params: PyTree, *batch: Array
