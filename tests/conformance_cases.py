@@ -37,6 +37,9 @@ DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
 # yet, or all momenta of the first round are in one ball.
 ANSWERS_ALIKE = {"cfl_s", "momentum_clustering"}
+# Samples count by exponentials of their losses: a unit in the last place of the largest
+# loss, 19, is 2e-6, and changes what the sample adds to a gradient, 9, by as large a share.
+BY_EXPONENTIALS = {"fedem"}
 
 
 def draw():

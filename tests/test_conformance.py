@@ -11,6 +11,7 @@ import pytest
 from by_hand import once
 from conformance_cases import (
     ANSWERS_ALIKE,
+    BY_EXPONENTIALS,
     CASES,
     CHANGES,
     CLASSES,
@@ -63,9 +64,9 @@ def check_fields(info, axes):
             assert isinstance(value, hint), f"{field}: {value.shape} is not {hint}"
 
 
-def close(left, right):
+def close(left, right, atol=1e-6):
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), left, right
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=atol), left, right
     )
 
 
@@ -212,8 +213,9 @@ def test_padding_invariance(name, index):
     padded = ClientData(
         pad(data.inputs, 9.0), pad(data.targets, -7), pad(data.mask, False)
     )
-    step = compiled(name, index).step
-    close(step(jax.random.key(1), start(name, index), padded), first_round(name, index))
+    found = compiled(name, index).step(jax.random.key(1), start(name, index), padded)
+    atol = 1e-5 if name in BY_EXPONENTIALS else 1e-6
+    close(found, first_round(name, index), atol)
 
 
 def test_ignoring_the_mask_is_noticed():
