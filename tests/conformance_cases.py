@@ -38,7 +38,7 @@ DRAWS_TO_JOIN = {"local"}
 # yet, or all momenta of the first round are in one ball.
 ANSWERS_ALIKE = {"cfl_s", "momentum_clustering"}
 # Samples count by exponentials of their losses: a unit in the last place of the largest
-# loss, 19, is 2e-6, and changes what the sample adds to a gradient, 9, by as large a share.
+# loss, 19, is 2e-6, and changes by such a share what it adds to a gradient, about 9.
 BY_EXPONENTIALS = {"fedem"}
 
 
