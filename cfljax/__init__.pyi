@@ -25,11 +25,14 @@ from .algorithms import fedala as fedala
 from .algorithms import fedavg as fedavg
 from .algorithms import fedbn as fedbn
 from .algorithms import feddrift as feddrift
+from .algorithms import fedem as fedem
 from .algorithms import federated_clustering as federated_clustering
 from .algorithms import fedpac as fedpac
 from .algorithms import fedproto as fedproto
 from .algorithms import fedprox as fedprox
+from .algorithms import fedrc as fedrc
 from .algorithms import fedrep as fedrep
+from .algorithms import fedsoft as fedsoft
 from .algorithms import fesem as fesem
 from .algorithms import flexcfl as flexcfl
 from .algorithms import hyp_cluster as hyp_cluster

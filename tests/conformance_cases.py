@@ -38,6 +38,9 @@ DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
 # yet, nobody drifted yet, or all momenta of the first round are in one ball.
 ANSWERS_ALIKE = {"cfl_s", "feddrift", "momentum_clustering"}
+# Samples count by exponentials of their losses: a unit in the last place of the largest
+# loss, 19, is 2e-6, and changes by such a share what it adds to a gradient, about 9.
+BY_EXPONENTIALS = {"fedem"}
 
 
 def draw():
@@ -137,7 +140,7 @@ def start(name, index=0):
 def received(name):
     """Bytes that every client receives in the second round, as the registry says."""
     row = REGISTRY[name]
-    of_classes = row.of_classes(HIDDEN)[0] if row.of_classes else 0
+    of_classes = row.of_classes(HIDDEN, SIZES)[0] if row.of_classes else 0
     return row.received(SIZES) * model_bytes(name) + CLASSES * of_classes
 
 
@@ -148,7 +151,7 @@ def sent(name):
     if not row.of_classes:
         return whole
     held = [len(np.unique(labels)) for labels in problem(name)[0].targets]
-    return whole + row.of_classes(HIDDEN)[1] * np.array(held)
+    return whole + row.of_classes(HIDDEN, SIZES)[1] * np.array(held)
 
 
 def unlabelled(name, result):

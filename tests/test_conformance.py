@@ -11,8 +11,10 @@ import pytest
 from by_hand import once
 from conformance_cases import (
     ANSWERS_ALIKE,
+    BY_EXPONENTIALS,
     CASES,
     CHANGES,
+    CLASSES,
     CLIENTS,
     CLUSTERS,
     DRAWS_TO_JOIN,
@@ -63,9 +65,9 @@ def check_fields(info, axes):
             assert isinstance(value, hint), f"{field}: {value.shape} is not {hint}"
 
 
-def close(left, right):
+def close(left, right, atol=1e-6):
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), left, right
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=atol), left, right
     )
 
 
@@ -212,8 +214,9 @@ def test_padding_invariance(name, index):
     padded = ClientData(
         pad(data.inputs, 9.0), pad(data.targets, -7), pad(data.mask, False)
     )
-    step = compiled(name, index).step
-    close(step(jax.random.key(1), start(name, index), padded), first_round(name, index))
+    found = compiled(name, index).step(jax.random.key(1), start(name, index), padded)
+    atol = 1e-5 if name in BY_EXPONENTIALS else 1e-6
+    close(found, first_round(name, index), atol)
 
 
 def test_ignoring_the_mask_is_noticed():
@@ -233,7 +236,11 @@ def test_a_client_whose_loss_overflows_spoils_no_other(name):
     # The squares overflow; or the scores, of which cross-entropies are differences.
     far = 3e38 if has_classes(name) else 1e25
     inputs = np.where(lost[:, None, None], np.float32(far), data.inputs)
-    huge = data._replace(inputs=inputs)
+    targets = data.targets
+    if REGISTRY[name].needs_classes and REGISTRY[name].clustered:
+        # Scores do not overflow under all models: a label that is no class does.
+        targets = np.where(lost[:, None], CLASSES, targets)
+    huge = data._replace(inputs=inputs, targets=targets)
     init, step, predict, *_ = compiled(name, 0)
     state = init(jax.random.key(0), huge)
     state, info = step(jax.random.key(1), state, huge)

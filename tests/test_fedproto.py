@@ -17,6 +17,7 @@ from cfljax.algorithms.fedproto import prototype_scores
 from cfljax.attacks import build as attack
 from cfljax.attacks import threat
 from cfljax.base.types import ClientData
+from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.prototypes import Prototypes, aligned
 from cfljax.models import cnn, linear
 
@@ -40,21 +41,26 @@ def build(**settings):
 
 PLAIN = build(**SETTINGS)
 SAMPLES = build(**SETTINGS, weights="samples")
+REFERENCE = build(**SETTINGS, variant="reference")
 START = PLAIN.init(jax.random.key(0), DATA)
 
 
-def round_by_hand(models, means, known, *, weigh=np.sign, penalty=PENALTY):
+def round_by_hand(
+    models, means, known, *, weigh=np.sign, penalty=PENALTY, in_training=False
+):
     """The models, the prototypes, what is known of them, and the losses."""
     after, sent, counts, losses = [], [], [], []
     for i, model in enumerate(models):
         x, y = by_hand.own(DATA, i)
+        seen = []
         for _ in range(2):
+            seen.append(network.class_means(model, x, y)[0])
             slope = network.slopes(model, x, y, means, known, penalty)[1]
             model = {n: model[n] - STEP * slope[n] for n in model}
         losses.append(network.slopes(model, x, y, means, known, 0)[0])
         mean, count = network.class_means(model, x, y)
         after.append(model)
-        sent.append(mean)
+        sent.append(np.mean(seen, axis=0) if in_training else mean)
         counts.append(count)
     weights = weigh(np.array(counts, float))
     prototypes = network.mean_prototypes(np.array(sent), weights, means, known)
@@ -114,6 +120,45 @@ def test_another_rule_is_another_algorithm(changes, monkeypatch):
         monkeypatch.setattr(network, "mean_prototypes", total)
     with pytest.raises(AssertionError):
         check(found(PLAIN), two_rounds(**changes))
+
+
+def test_two_rounds_of_the_reference_against_equations():
+    """Prototypes are means of what both steps have seen before they were taken."""
+    check(found(REFERENCE), two_rounds(in_training=True))
+    with pytest.raises(AssertionError):
+        check(found(REFERENCE), two_rounds())
+    close(found(REFERENCE)[1].sent, found(PLAIN)[1].sent)
+
+
+def test_the_reference_forgets_classes():
+    """Of which no participant of a round has a sample; the paper's are kept."""
+    only = DATA._replace(mask=DATA.mask & (DATA.targets != 2))
+    for algorithm, kept in ((PLAIN, True), (REFERENCE, False)):
+        state, _ = found(algorithm)
+        assert state.prototypes.known.tolist() == [True, True, True, False]
+        after, _ = algorithm.step(KEY, state, only)
+        assert after.prototypes.known.tolist() == [True, True, kept, False]
+
+
+@pytest.mark.long
+def test_mini_batches_are_collected():
+    """Every sample once an epoch, where nothing is trained; statistics move as ever."""
+    update = LocalUpdate(batch_size=2, num_epochs=3)
+    settings: dict[str, Any] = SETTINGS | {"num_steps": 1, "step_size": 0.0}
+    still = build(**settings, update=update, variant="reference")
+    state, _ = still.step(KEY, START, DATA)
+    paper, _ = PLAIN.step(KEY, START, DATA)  # Trained, for its control.
+    means, counts = zip(
+        *(
+            network.class_means(model, *by_hand.own(DATA, i))
+            for i, model in enumerate(network.models_of(START.models))
+        ),
+        strict=True,
+    )
+    nothing = np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES, bool)
+    expected = network.mean_prototypes(np.array(means), np.sign(counts), *nothing)[0]
+    close(state.prototypes.means, expected)
+    differ(paper.prototypes.means, expected)
 
 
 def test_bytes_are_those_of_the_classes_held():
@@ -249,7 +294,11 @@ def test_scores_are_no_confusion_of_large_numbers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("constructor", [fedproto, fedpac])
+@pytest.mark.parametrize(
+    "constructor",
+    [fedproto, fedpac, functools.partial(fedproto, variant="reference")],
+    ids=["fedproto", "fedpac", "reference"],
+)
 def test_networks_with_dropout_and_statistics(constructor):
     """Without a pull training is the task's own, draws and moved statistics included;
     and a round of the algorithm is finite."""
@@ -279,9 +328,9 @@ def test_networks_with_dropout_and_statistics(constructor):
     state, info = rounds(compiled(algorithm), state, data)
     np.testing.assert_array_equal(info.assignment, [0, 0, -1, 0])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
-    moved = state.models if constructor is fedproto else state.body
+    moved = state.body if constructor is fedpac else state.models
     start = jax.tree.leaves(params.statistics)
-    row = lambda leaf: leaf[0] if constructor is fedproto else leaf
+    row = lambda leaf: leaf if constructor is fedpac else leaf[0]
     after = [row(leaf) for leaf in jax.tree.leaves(moved.statistics)]
     assert len(after) == len(start) > 0
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(after, start, strict=True))
@@ -296,6 +345,7 @@ test_misuse_is_named = misuse(
     ({"penalty": -0.1}, "`penalty` must not be negative, got -0.1"),
     ({"answer": "both"}, "answer"),
     ({"start": "random"}, "start"),
+    ({"variant": "code"}, "variant"),
 )
 
 

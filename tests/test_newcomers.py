@@ -10,7 +10,8 @@ from cfljax.federated.local_update import LocalUpdate
 
 # The others' newcomers choose a model, or train as everybody does before round one.
 WORKING = (
-    *("ditto", "apfl", "fedala", "fedbn", "fedpac", "fedproto", "fedrep", "pfedme"),
+    *("ditto", "apfl", "fedala", "fedbn", "fedpac", "fedproto", "fedrep", "fedsoft"),
+    "pfedme",
 )
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in WORKING[1:]]
 
@@ -52,9 +53,12 @@ KNOWING = (
     "fedbn",
     "feddrift",
     "federated_clustering",
+    "fedem",
     "fedpac",
     "fedproto",
     "fedrep",
+    "fedrc",
+    "fedsoft",
     "fesem",
     "k_fed",
     "local",

@@ -23,7 +23,7 @@ reproduce does:
                                        samples
     stocfl      model         clients  the released code does
     emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
-    k_fed, pacfl, fesem and flexcfl
+    k_fed, pacfl, fesem, flexcfl, fedem, fedrc and fedsoft
                 model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
@@ -44,11 +44,14 @@ from cfljax.algorithms.fedala import fedala
 from cfljax.algorithms.fedavg import fedavg
 from cfljax.algorithms.fedbn import fedbn, measuring_layers
 from cfljax.algorithms.feddrift import feddrift
+from cfljax.algorithms.fedem import fedem
 from cfljax.algorithms.federated_clustering import federated_clustering
 from cfljax.algorithms.fedpac import fedpac
 from cfljax.algorithms.fedproto import fedproto
 from cfljax.algorithms.fedprox import fedprox
+from cfljax.algorithms.fedrc import fedrc
 from cfljax.algorithms.fedrep import fedrep
+from cfljax.algorithms.fedsoft import fedsoft
 from cfljax.algorithms.fesem import fesem
 from cfljax.algorithms.flexcfl import flexcfl
 from cfljax.algorithms.hyp_cluster import hyp_cluster
@@ -84,11 +87,14 @@ __all__ = [
     "fedavg",
     "fedbn",
     "feddrift",
+    "fedem",
     "federated_clustering",
     "fedpac",
     "fedproto",
     "fedprox",
+    "fedrc",
     "fedrep",
+    "fedsoft",
     "fesem",
     "flexcfl",
     "group_clients",
@@ -129,7 +135,8 @@ class Registration:
       values that work on a small problem.
     needs_truth: whether the constructor takes the true `clusters`.
     clustered: whether it takes `num_clusters`.
-    needs_classes: whether it takes `num_classes`, and a task with `layers`.
+    needs_classes: whether it takes `num_classes`, and a task whose targets are classes;
+      most of these ask for one with `layers`.
     needs_layers: whether it takes a task with `layers` alone.
     needs_normalisation: whether it takes a task with layers that measure statistics.
     keeps: from a task to whether clients keep a leaf to themselves, by its name; all
@@ -139,8 +146,8 @@ class Registration:
     sent: likewise, from the participant.
     besides: bytes that it sends besides; if None, the index of a cluster, which takes a
       byte, where it is told how many there are, and else nothing.
-    of_classes: from the features of a prototype to the bytes received of every class
-      and sent of each that the client holds, if any.
+    of_classes: from the features of a prototype and the sizes to the bytes received of
+      every class and sent of each that the client holds, if any.
     """
 
     constructor: Callable[..., Algorithm]
@@ -157,7 +164,7 @@ class Registration:
     received: Callable[[Sizes], int] = _one
     sent: Callable[[Sizes], int] = _one
     besides: Callable[[Sizes], int] | None = None
-    of_classes: Callable[[int], tuple[int, int]] | None = None
+    of_classes: Callable[[int, Sizes], tuple[int, int]] | None = None
 
     @property
     def name(self) -> str:
@@ -226,6 +233,32 @@ _ROWS = (
         cfl_s,
         "Sattler et al., TNNLS 2021, clustered federated learning",
         _defaults(max_clusters=2),
+    ),
+    Registration(
+        fedem,
+        "Marfoq et al., NeurIPS 2021, Algorithm 1",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+        sent=lambda of: of.num_clusters,
+        besides=_none,
+    ),
+    Registration(
+        fedrc,
+        "Guo et al., ICML 2024, FedRC",
+        clustered=True,
+        needs_classes=True,
+        received=lambda of: of.num_clusters,
+        sent=lambda of: of.num_clusters,
+        besides=_none,
+        # A number for each cluster; up besides the class.
+        of_classes=lambda _, of: (4 * of.num_clusters, 4 * of.num_clusters + 1),
+    ),
+    Registration(
+        fedsoft,
+        "Ruan and Joe-Wong, AAAI 2022, Algorithm 1",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+        besides=lambda of: 4 * of.num_clusters,  # Its importance.
     ),
     Registration(fesem, "Long et al., WWW 2023, FeSEM", clustered=True, besides=_none),
     Registration(
@@ -307,7 +340,7 @@ _ROWS = (
         needs_classes=True,
         received=_none,
         sent=_none,
-        of_classes=lambda features: (4 * features + 1, 4 * features + 1),
+        of_classes=lambda features, _: (4 * features + 1, 4 * features + 1),
     ),
     Registration(fedala, "Zhang et al., AAAI 2023, Algorithm 1"),
     Registration(
@@ -316,7 +349,7 @@ _ROWS = (
         needs_classes=True,
         besides=lambda of: 4,  # Its number of samples.
         # A prototype and its class; up besides the class's moment and its count.
-        of_classes=lambda features: (4 * features + 1, 8 * features + 1 + 4),
+        of_classes=lambda features, _: (4 * features + 1, 8 * features + 1 + 4),
     ),
 )
 REGISTRY: Mapping[str, Registration] = MappingProxyType(

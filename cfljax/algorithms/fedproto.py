@@ -3,14 +3,15 @@
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang. "FedProto: Federated Prototype Learning across
 Heterogeneous Clients". AAAI 2022, Algorithm 1: clients send the mean features of their
 classes, never weights, and are trained towards everybody's means. Equation numbers
-below are the paper's.
+below are the paper's. The reference is PFLlib's `clientproto.py` and `serverproto.py`
+(github.com/TsingZ0/PFLlib), with which CLoVE's FedProto was measured.
 """
 
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.checks import (
     check_member,
@@ -28,6 +29,7 @@ from cfljax.base.types import (
     StepSize,
     Task,
     Threat,
+    Variables,
 )
 from cfljax.federated.answers import check_clients
 from cfljax.federated.backend import over_clients
@@ -41,6 +43,7 @@ from cfljax.federated.local_update import (
 from cfljax.federated.prototypes import (
     Prototypes,
     aligned,
+    aligned_fit,
     class_means,
     first_prototypes,
     layers_of,
@@ -64,6 +67,7 @@ from cfljax.federated.training import (
 )
 
 Answer = Literal["prototype", "head"]
+Variant = Literal["paper", "reference"]
 
 
 class State(NamedTuple):
@@ -94,6 +98,7 @@ def fedproto(
     update: LocalUpdate | None = None,
     answer: Answer = "prototype",
     start: Start = "identical",
+    variant: Variant = "paper",
     threat: Threat | None = None,
 ) -> Algorithm:
     """Personal models whose features agree on the mean of every class.
@@ -104,7 +109,7 @@ def fedproto(
     between means (equation 8); the authors' released code has this one. A class
     without a prototype as yet adds nothing; one that no participant of a round holds
     keeps its prototype. A client collects its prototypes after training, as
-    Algorithm 1 has it; PFLlib collects them on the batches during training.
+    Algorithm 1 has it.
 
     Args:
       task: the learning problem, with `layers`; labels are 0, 1, ..., `num_classes` -
@@ -125,6 +130,10 @@ def fedproto(
         without one. Until there is any, and always with "head", scores are those of
         the client's last layer.
       start: of the models: "identical", or "independent" draws, as in `local`.
+      variant: "paper"; or "reference", what PFLlib runs: a client's prototypes are the
+        means of the features of all its local batches as training saw them, each
+        before its step; and a class that no participant of a round holds has no
+        prototype behind it.
       threat: what Byzantine clients send for the prototypes of all classes together,
         which start from nothing that was received; those of classes that a client does
         not hold are 0 there. They are honest about which classes they hold.
@@ -147,6 +156,8 @@ def fedproto(
     layers = layers_of(task)
     check_member(Answer, answer=answer)
     check_member(Start, start=start)
+    check_member(Variant, variant=variant)
+    is_reference = variant == "reference"
     training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -169,7 +180,10 @@ def fedproto(
         takes_part = jnp.isfinite(losses)
         shares = counts if weights == "samples" else jnp.sign(counts)
         shares = jnp.where(takes_part[:, None], shares, 0)
-        prototypes = mean_prototypes(means, shares, state.prototypes)  # (6)
+        before = state.prototypes
+        if is_reference:
+            before = jax.tree.map(jnp.zeros_like, before)
+        prototypes = mean_prototypes(means, shares, before)  # (6)
         # An integer beside each prototype.
         per_class = 4 if weights == "samples" else 0
         held = jnp.sum(counts > 0, axis=1)
@@ -201,14 +215,25 @@ def fedproto(
         ) -> tuple[PyTree, PyTree, Array, Array, Array]:
             key, step_size, penalty, prototypes = shared
             local = aligned(task, prototypes, penalty)  # (7)
+            begin = model
+            if is_reference:
+                local = collecting(task, prototypes, penalty)
+                begin = with_table(model, prototypes)
             train = client_update(local, training.update, num_steps)
-            learn = lambda own: train(own, step_size, model, moments, data)
-            model, moments = work_alone(key, client, data, learn, (model, moments))
+            learn = lambda own: train(own, step_size, begin, moments, data)
+            model, moments = work_alone(key, client, data, learn, (begin, moments))
+            table = None
+            if is_reference:
+                model, table = without_table(model)
             features = layers.embed(model, data.inputs)
             losses = layers.losses(layers.answer(model, features), data.targets)
             means, counts = class_means(  # (3)
                 features, data.targets, data.mask, num_classes
             )
+            if table is not None:
+                seen = table.visits > 0
+                means = table.sums / jnp.maximum(table.visits, 1)[:, None]
+                counts = jnp.where(seen, counts, 0)
             return model, moments, means, counts, masked_mean(losses, data.mask)
 
         size = step_size_at(training.update, step_size, round_of(state.local_state))
@@ -248,3 +273,58 @@ def prototype_scores(
     away = features[:, None, :] - prototypes.means[None]
     scores = -jnp.mean(jnp.square(away), axis=2)
     return jnp.where(prototypes.known[None], scores, -jnp.inf)
+
+
+class _Table(NamedTuple):
+    """Features that training has seen, kept among the statistics of a model.
+
+    statistics: of the model itself; None of one that has none.
+    sums: `[classes, features]`, of the features of the visited samples of a class.
+    visits: `[classes]`, their number.
+    """
+
+    statistics: PyTree
+    sums: Float[Array, "classes features"]
+    visits: Float[Array, " classes"]
+
+
+def with_table(params: PyTree, prototypes: Prototypes) -> Variables:
+    """The model and an empty table, of the shapes of the prototypes."""
+    sums = jnp.zeros_like(prototypes.means)
+    visits = jnp.zeros(len(sums), sums.dtype)
+    if isinstance(params, Variables):
+        return Variables(params.weights, _Table(params.statistics, sums, visits))
+    return Variables(params, _Table(None, sums, visits))
+
+
+def without_table(params: Variables) -> tuple[PyTree, _Table]:
+    """The inverse of `with_table`, and the table."""
+    table = params.statistics
+    if table.statistics is None:
+        return params.weights, table
+    return Variables(params.weights, table.statistics), table
+
+
+def collecting(task: Task, prototypes: Prototypes, penalty: ScalarLike) -> Task:
+    """The `aligned` task, of models with a table: every batch adds the features that
+    its loss is computed of."""
+    fit = aligned_fit(layers_of(task), prototypes, penalty)
+
+    def collect(
+        key: PRNGKeyArray,
+        params: Variables,
+        inputs: Array,
+        targets: Int[Array, " samples"],
+        mask: Bool[Array, " samples"],
+    ) -> tuple[Float[Array, " samples"], Variables]:
+        model, table = without_table(params)
+        losses, features, after = fit(key, model, inputs, targets, mask)
+        features = jax.lax.stop_gradient(features)
+        number = len(table.visits)
+        means, counts = class_means(features, targets, mask, number)
+        statistics = after.statistics if isinstance(after, Variables) else None
+        sums = table.sums + means * counts[:, None]
+        table = _Table(statistics, sums, table.visits + counts)
+        return losses, Variables(params.weights, table)
+
+    return task._replace(fit=collect)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike,
 from cfljax.base.checks import check_member, check_positive, is_traced
 from cfljax.base.constructor import constructor
 from cfljax.base.types import Algorithm, ClientData, StepSize, Task, Threat
+from cfljax.federated.answers import has_classes
 from cfljax.federated.backend import over_clients
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import GlobalState as State
@@ -122,7 +123,7 @@ def knn_per(
         ) -> Shaped[Array, "queries ..."]:
             model, scale = shared
             shape, answers = _answers(task, model, data, inputs, scale, how)
-            return _mixed(answers, weight, _has_classes(data), variant).reshape(shape)
+            return _mixed(answers, weight, has_classes(data), variant).reshape(shape)
 
         each = weight_of_each(data.mask.shape[0])
         shared = state.model, jnp.asarray(scale, jnp.result_type(float))
@@ -182,7 +183,7 @@ def _answers(
         points, data.mask, _flat(queries), number, queries_per_chunk=size
     )
     flat = _flat(outputs)
-    if _has_classes(data):
+    if has_classes(data):
         values = jax.nn.one_hot(data.targets, flat.shape[1], dtype=flat.dtype)
     else:
         values = _flat(data.targets)
@@ -207,11 +208,6 @@ def _mixed(
     # Logarithms keep what probabilities near zero would lose.
     theirs = jnp.log(weight) + jnp.log(neighbours)
     return jnp.logaddexp(theirs, jnp.log1p(-weight) + jax.nn.log_softmax(model))
-
-
-def _has_classes(data: ClientData) -> bool:
-    """Whether targets are classes, by their type."""
-    return jnp.issubdtype(data.targets.dtype, jnp.integer)
 
 
 def _flat(leaf: Shaped[Array, "samples ..."]) -> Float[Array, "samples features"]:
@@ -311,7 +307,7 @@ def best_weights(
         shared: tuple, data: ClientData, validation: ClientData
     ) -> Float[Array, " weights"]:
         model, scale, grid = shared
-        classes = _has_classes(data)
+        classes = has_classes(data)
         inputs, targets, mask = validation
         _, answers = _answers(task, model, data, inputs, scale, how)
 

@@ -77,33 +77,55 @@ def loss_matrix(
     """
 
     def losses(parts: tuple, data: ClientData) -> Float[Array, "chunk clusters"]:
-        models, common = parts
-        clients, samples = data.mask.shape
-        merge = lambda leaf: leaf.reshape((clients * samples,) + leaf.shape[2:])
-        of_model = lambda model, common, *batch: task.losses(
-            merge_shared(model, common), *batch
-        )
-        over_clusters = jax.vmap(of_model, in_axes=(0, None, None, None))
-        batch = merge(data.inputs), merge(data.targets)
-        size = _block_size(models, batch[0])
-        if size >= clients * samples:
-            each = over_clusters(models, common, *batch)
-        elif jax.tree.leaves(common):  # Its features are computed once for all.
-            each = _in_blocks(
-                lambda *block: over_clusters(models, common, *block), batch, size
-            )
-        else:
-            each = jax.lax.map(
-                lambda model: _in_blocks(
-                    lambda *block: of_model(model, common, *block), batch, size
-                ),
-                models,
-            )
-        # [clusters, clients x samples]
-        each = each.reshape(each.shape[0], clients, samples)
+        each = _losses_of_each(task, parts, data)
         return masked_mean(each, jnp.broadcast_to(data.mask, each.shape)).T
 
     return clients_in_chunks(losses, (models, common), data, clients_per_chunk)
+
+
+def sample_losses(
+    task: Task,
+    models: Stacked,
+    data: ClientData,
+    *,
+    clients_per_chunk: int | None = None,
+) -> Float[Array, "clients samples clusters"]:
+    """Loss of every sample under every model, without meaning for padding; arguments
+    and cost as those of `loss_matrix`, whose entries are the means of these."""
+
+    def losses(models: Stacked, data: ClientData) -> Float[Array, "chunk samples of"]:
+        return jnp.moveaxis(_losses_of_each(task, (models, None), data), 0, 2)
+
+    return clients_in_chunks(losses, models, data, clients_per_chunk)
+
+
+def _losses_of_each(
+    task: Task, parts: tuple[Stacked, PyTree], data: ClientData
+) -> Float[Array, "clusters clients samples"]:
+    """Loss of every sample of some clients under every model, own and common parts."""
+    models, common = parts
+    clients, samples = data.mask.shape
+    merge = lambda leaf: leaf.reshape((clients * samples,) + leaf.shape[2:])
+    of_model = lambda model, common, *batch: task.losses(
+        merge_shared(model, common), *batch
+    )
+    over_clusters = jax.vmap(of_model, in_axes=(0, None, None, None))
+    batch = merge(data.inputs), merge(data.targets)
+    size = _block_size(models, batch[0])
+    if size >= clients * samples:
+        each = over_clusters(models, common, *batch)
+    elif jax.tree.leaves(common):  # Its features are computed once for all.
+        each = _in_blocks(
+            lambda *block: over_clusters(models, common, *block), batch, size
+        )
+    else:
+        each = jax.lax.map(
+            lambda model: _in_blocks(
+                lambda *block: of_model(model, common, *block), batch, size
+            ),
+            models,
+        )
+    return each.reshape(each.shape[0], clients, samples)
 
 
 def _block_size(models: Stacked, inputs: Shaped[Array, "samples ..."]) -> int:

@@ -155,6 +155,44 @@ def batch_loss(
     return masked_mean(losses, mask, least=1), after
 
 
+def weighted(
+    task: Task, data: ClientData, weights: Float[Array, " samples"]
+) -> tuple[Task, ClientData]:
+    """The task of one client whose samples count by weights, and the samples to train
+    it on, whose targets are their places: by these a batch finds weights and targets.
+
+    A batch's loss is the sum of its weighted losses divided by its number of samples,
+    as if each weight were 1. A sample of weight 0 adds nothing, whatever its loss.
+    """
+    targets = data.targets
+
+    def counted(
+        losses: Float[Array, " samples"], places: Int[Array, " samples"]
+    ) -> Float[Array, " samples"]:
+        share = weights[places]
+        return jnp.where(share > 0, share * losses, 0)
+
+    def losses(
+        params: PyTree, inputs: Array, places: Int[Array, " samples"]
+    ) -> Float[Array, " samples"]:
+        return counted(task.losses(params, inputs, targets[places]), places)
+
+    def fit(
+        key: PRNGKeyArray,
+        params: PyTree,
+        inputs: Array,
+        places: Int[Array, " samples"],
+        mask: Bool[Array, " samples"],
+    ) -> tuple[Float[Array, " samples"], PyTree]:
+        assert task.fit is not None
+        losses, after = task.fit(key, params, inputs, targets[places], mask)
+        return counted(losses, places), after
+
+    own = task._replace(losses=losses, fit=None if task.fit is None else fit)
+    places = jnp.arange(weights.shape[0], dtype=jnp.int32)
+    return own, data._replace(targets=places)
+
+
 def client_update(task: Task, update: LocalUpdate, num_steps: int) -> ClientUpdate:
     """LocalUpdate of one client, to be carried to all by `backend` or `sums`:
 

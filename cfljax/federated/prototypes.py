@@ -1,6 +1,7 @@
 """Prototypes: what a network's features are on average in each class."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -104,7 +105,20 @@ def aligned(task: Task, prototypes: Prototypes, penalty: ScalarLike) -> Task:
     Features are computed once for both, and nothing is differentiated by prototypes.
     With penalty 0 training is that of the task.
     """
-    layers = layers_of(task)
+    fit = aligned_fit(layers_of(task), prototypes, penalty)
+
+    def without_features(*batch: Any) -> tuple[Float[Array, " samples"], PyTree]:
+        losses, _, after = fit(*batch)
+        return losses, after
+
+    return task._replace(fit=without_features)
+
+
+def aligned_fit(
+    layers: Layers, prototypes: Prototypes, penalty: ScalarLike
+) -> Callable[..., tuple[Float[Array, " samples"], Float[Array, "samples _"], PyTree]]:
+    """`Task.fit` of an `aligned` task, which gives the features of the batch between
+    the losses and the params."""
 
     def fit(
         key: PRNGKeyArray,
@@ -112,7 +126,7 @@ def aligned(task: Task, prototypes: Prototypes, penalty: ScalarLike) -> Task:
         inputs: Array,
         targets: Int[Array, " samples"],
         mask: Bool[Array, " samples"],
-    ) -> tuple[Float[Array, " samples"], PyTree]:
+    ) -> tuple[Float[Array, " samples"], Float[Array, "samples features"], PyTree]:
         if layers.fit is None:
             features, after = layers.embed(params, inputs), params
         else:
@@ -122,9 +136,9 @@ def aligned(task: Task, prototypes: Prototypes, penalty: ScalarLike) -> Task:
         row = jnp.clip(targets, 0, number - 1)
         known = prototypes.known[row] & (row == targets)
         away = jnp.mean(jnp.square(features - prototypes.means[row]), axis=1)
-        return losses + penalty * jnp.where(known, away, 0), after
+        return losses + penalty * jnp.where(known, away, 0), features, after
 
-    return task._replace(fit=fit)
+    return fit
 
 
 def prototype_bytes(

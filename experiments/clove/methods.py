@@ -20,6 +20,7 @@ Method = Literal[
     "flexcfl",
     "pacfl",
     "per_fedavg_reference",
+    "fedproto_reference",
     "fedpac_reference",
     "cfl_s_reference",
     "fesem_reference",
@@ -93,6 +94,9 @@ METHODS: Mapping[Method, Description] = {
     "pacfl": Description("PACFL", "pacfl"),
     "per_fedavg_reference": _public_code(
         "Per-FedAvg as in PFLlib", "per_fedavg", {"variant": "reference"}
+    ),
+    "fedproto_reference": _public_code(
+        "FedProto as in PFLlib", "fedproto", {"variant": "reference"}
     ),
     "fedpac_reference": _public_code(
         "FedPAC as in PFLlib", "fedpac", {"prototype_weights": "clients"}
