@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from cfljax import engine, intervals, report
 from cfljax.algorithms import REGISTRY
-from cfljax.base import ClientData, Task, check_member
+from cfljax.base import ClientData, Task
 from cfljax.data import Images, ImageSet, load_writers
 from cfljax.models import mlp
 from experiments.checks import check_several, configuration
@@ -42,7 +42,7 @@ from experiments.compare.scenes import (
     Clients,
     Sizes,
 )
-from experiments.compare.trial import DIMS, accuracy, algorithm_of, observer
+from experiments.compare.trial import DIMS, AnyTrial, accuracy, algorithm_of, observer
 from experiments.images import checksum, find_images
 from experiments.jobs import Job, run
 from experiments.options import Options
@@ -169,37 +169,19 @@ def preset(name: Literal["quick", "paper"]) -> Config:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
+class Trial(AnyTrial):
     """Everything that one trial's law depends on, besides the samples.
 
-    dataset, checksum: of the images and the writers' together.
-    num_clients to num_epochs, batch_size, optimizer, clients_per_chunk: of `Config`.
-    world: index into `WORLDS`, traced, as the seed is: all share a program.
+    checksum: of the clients' data in all worlds.
+    num_clients, num_samples, num_validation_samples, num_test_samples: of `Sizes`.
     """
 
-    arm: str  # text of an `Arm`, without its step size
-    world: int
-    dataset: str
-    checksum: str
+    world: int  # index into `WORLDS`, traced as the seed is: all share a program
     num_clients: int
     num_samples: int
     num_validation_samples: int
     num_test_samples: int
-    num_clusters: int
-    num_classes: int
-    num_hidden: int
-    num_rounds: int
-    rounds_between: int
-    num_epochs: int
-    batch_size: int
-    optimizer: Optimizer
-    clients_per_chunk: int
-    num_trials: int  # of a world, by which its data are found
-    step_size: float
-    repetition: int  # seed, traced
-
-    def __post_init__(self) -> None:
-        check_member(Optimizer, optimizer=self.optimizer)
+    num_trials: int  # seeds of a world, by which its data are found
 
 
 def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Array]:
@@ -280,6 +262,7 @@ def _prepared(config: Config, options: Options) -> Prepared:
         world=0,
         checksum=checksum(jax.tree.leaves(clients)),
         num_clusters=NUM_CLUSTERS,
+        num_newcomers=1,
         num_classes=NUM_CLASSES,
         step_size=config.step_sizes[0],
         repetition=0,

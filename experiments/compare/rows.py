@@ -6,7 +6,7 @@ A setting is chosen by validation accuracy alone: what chooses is handed nothing
 import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -106,6 +106,7 @@ def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
     return table
 
 
+@runtime_checkable
 class Scored(Protocol):
     """What rows need of a configuration."""
 

@@ -224,7 +224,9 @@ def scene(world: str, pool: Pool, sizes: Sizes, key: PRNGKeyArray) -> Scene:
             concentration=0.1,
             min_samples=min(10, sizes.whole),
         )
-        return _still(_filled(pool, [*map(list, dealt.rows)], sizes, key), unknown)
+        return _still(
+            _filled(pool, [own.tolist() for own in dealt.rows], sizes, key), unknown
+        )
     if world == "label_skew":
         return _still(
             _filled(pool, _by_class(pool, even, sizes, key), sizes, key), even
