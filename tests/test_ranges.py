@@ -206,6 +206,7 @@ CHOOSING = (
     ("ifca", {}),
     ("hyp_cluster", {}),
     ("oracle", {}),
+    *((name, {}) for name in ("fedem", "fedrc", "fedsoft", "feddrift")),
     ("clove", {"clustering": "agglomerative", "select_number": True}),
 )
 
