@@ -314,6 +314,7 @@ def test_segments_are_as_long_as_their_rounds_allow(tmp_path, monkeypatch):
     clock = types.SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: 0.0)
     module = sys.modules[Checkpoint.__module__]
     monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "clock", clock.monotonic)
     state = start("fedavg", num_rounds=0)[0]
     saved = Checkpoint(
         Place(tmp_path / "run.npz", 60.0),

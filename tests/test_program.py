@@ -179,7 +179,7 @@ def test_completion_is_printed_for_both_shells(capsys):
 
 # Dependencies: what is imported is declared, what is declared is imported.
 
-# Of `bench`, `slurm` and `log`, imported late.
+# Of `bench`, `slurm`, `log`, `dask` and `s3`, imported late.
 EXTRAS = {
     "torch",
     "fedjax",
@@ -188,6 +188,7 @@ EXTRAS = {
     "wandb",
     "mlflow",
     "distributed",
+    "obstore",
 }
 # Needed by what is imported, which does not ask for it; or bound to another's version.
 UNSEEN = {"importlib-resources", "jaxlib", "pillow"}

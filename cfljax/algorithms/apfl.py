@@ -120,11 +120,9 @@ def apfl(
       mixing_share: alpha in [0, 1], may be traced; with `is_adaptive`, at first.
         With 0 everybody answers with FedAvg's model, with 1 it trains alone.
       is_adaptive: whether each client changes its alpha in every step, by
-
-          alpha <- alpha - step <v - w, grad F_i(alpha v + (1 - alpha) w)>
-
-        and back onto [0, 1]. The inner product is 0 where v and w agree, as they do at
-        first with identical starts.
+        `alpha - step <v - w, grad F_i(alpha v + (1 - alpha) w)>` and back onto [0, 1].
+        The inner product is 0 where v and w agree, as they do at first with identical
+        starts.
       num_steps: local steps of both models in each round.
       weights: of the clients in the global model; the paper's are equal.
       participation: fraction of the clients drawn each round; the others keep their

@@ -142,7 +142,7 @@ RANGES: dict[str, Range] = {
     "init_scale": NOT_NEGATIVE,
     "knn_weight": SHARE,
     "knn_weights": SHARE,
-    "largest_share": SHARE,
+    "largest_share": POSITIVE,
     "latent": COUNT,
     "long_rounds": WHOLE,
     "margin": RATE,

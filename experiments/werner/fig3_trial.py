@@ -16,12 +16,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
 from cfljax.algorithms import fedavg, federated_clustering, ifca, local, oracle
 from cfljax.base import (
-    POSITIVE,
     Algorithm,
     ClientData,
     Task,
     Truth,
-    check_in,
     check_member,
     flat_normal,
 )
@@ -171,7 +169,6 @@ class Trial:
         if not self.factor >= 0:
             raise ValueError(f"`factor` must not be negative, got {self.factor}.")
         check_divides(self, "rounds_between", "num_rounds")
-        check_in(POSITIVE, largest_share=self.largest_share)
         if not self.step_ratio > 1:
             raise ValueError(f"`step_ratio` must be above 1, got {self.step_ratio}.")
         if not 0 <= self.momentum < 1:
