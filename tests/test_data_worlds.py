@@ -42,6 +42,11 @@ def labels(num_clients: int = 4, num_samples: int = 50, num_classes: int = 3):
     return ClientData(jnp.asarray(inputs), jnp.asarray(drawn), jnp.asarray(mask))
 
 
+def unseen(data: ClientData, clusters: Any) -> Any:
+    """What no data are given to."""
+    raise AssertionError(clusters)
+
+
 # Against equations
 
 
@@ -88,7 +93,7 @@ def test_newcomers_leavers_and_stragglers():
 
 def test_mixtures_are_mixed_linear_with_a_cluster_for_each_sample():
     hard = np.eye(2)[[0, 0, 1]]
-    linear = SIZES | {"separation": 2.0, "noise": 0.5}
+    linear: dict[str, Any] = {**SIZES, "separation": 2.0, "noise": 0.5}
     data, truth = mixture_linear(KEY, shares=hard, **linear)
     plain, known = mixed_linear(
         KEY, num_clients=3, num_clusters=2, cluster_sizes=(2, 1), **linear
@@ -279,15 +284,11 @@ def test_the_key_decides():
             "labels in 0..1",
         ),
         (
-            lambda: blended(
-                labels(), key=KEY, shares=np.full((4, 2), 0.4), see=lambda *_: None
-            ),
+            lambda: blended(labels(), key=KEY, shares=np.full((4, 2), 0.4), see=unseen),
             "rows? of sum 1",
         ),
         (
-            lambda: blended(
-                labels(), key=KEY, shares=np.full((3, 2), 0.5), see=lambda *_: None
-            ),
+            lambda: blended(labels(), key=KEY, shares=np.full((3, 2), 0.5), see=unseen),
             "each of 4 clients",
         ),
     ],

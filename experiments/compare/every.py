@@ -59,12 +59,12 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 
 # What an algorithm is tuned by besides its step size, half of the settings each.
 SEARCH = {
-    "fedprox": "proximal=.1,1",
-    "ditto": "penalty=.1,1",
+    "fedprox": "proximal=.1,1.0",
+    "ditto": "penalty=.1,1.0",
     "knn_per": "knn_weight=.3,.7",
     "per_fedavg": "adaptation_step_size=.01,.1",
-    "fedproto": "penalty=.1,1",
-    "fedpac": "penalty=.1,1",
+    "fedproto": "penalty=.1,1.0",
+    "fedpac": "penalty=.1,1.0",
     "federated_clustering": "radius=10%,20%",
     "momentum_clustering": "radius=10%,20%",
     "pacfl": "num_vectors=2,4",
