@@ -25,7 +25,7 @@ from experiments.registry import Entry
 
 
 class Job(NamedTuple):
-    """One sweep, whose trials are long runs."""
+    """One sweep, whose trials are runs of many rounds."""
 
     grid: engine.Grid
     simulate: Simulate
@@ -33,6 +33,9 @@ class Job(NamedTuple):
     # Of the same shapes and types, for a price, where `constants` needs results.
     stand_in: Callable[[], Any] | None = None
     name: str = ""  # For a plan, where trials do not say which job they are of.
+    # Whether trials are long: each then goes on in the middle, and is compiled anew.
+    # Else one program computes all that differ in traced fields alone.
+    is_long: bool = True
 
     @property
     def num_cells(self) -> int:
@@ -122,7 +125,7 @@ def run(
             progress=options.progress,
             shard=shard,
             waits=waits or options.waits,
-            by_rounds=True,
+            by_rounds=job.is_long,
             accept_code=options.accept_code,
         )
     ran = _WATCHING.get()

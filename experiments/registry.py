@@ -35,6 +35,7 @@ PAPERS = {
     "clove": "CLoVE",
     "reviews": "Questions of IFCA's reviewers",
     "werner": "Werner et al., TMLR 2023",
+    "compare": "Beyond the papers",
 }
 
 # How ids begin, in the order of `list`; those that begin otherwise follow. Among equal
@@ -46,6 +47,7 @@ ORDER = (
     *("reviews.comm", "reviews.resample", "reviews.k", "reviews.largek"),
     *("reviews.init", "reviews.particip", "reviews.pool", "reviews."),
     *("werner.table", "werner.fig", "werner."),
+    "compare.",
     *("linear", "fig3", "law", "clustering", "thresholding", "neural", "peers"),
     *("growth", "accelerator", "store"),
 )

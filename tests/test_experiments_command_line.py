@@ -443,11 +443,11 @@ def test_presets_are_the_published_grids():
 def test_the_order_is_that_of_the_papers():
     ids = list(EXPERIMENTS)
     papers = list(dict.fromkeys(id.partition(".")[0] for id in ids))
-    assert papers == ["ifca", "clove", "reviews", "werner"]
+    assert papers == ["ifca", "clove", "reviews", "werner", "compare"]
     tables = [id for id in ids if id.startswith("clove.table")]
     assert tables[9:11] == ["clove.table12", "clove.table13"]  # numbers, not letters
     assert ids[:6:5] == ["ifca.fig3a", "ifca.table1_cifar"]
-    assert ids[-6] == "werner.table1" and ids[-1] == "werner.byzantine"
+    assert ids[-7] == "werner.table1" and ids[-2] == "werner.byzantine"
     every = (*EXPERIMENTS, *BENCHMARKS)
     assert all(any(id.startswith(start) for id in every) for start in ORDER)
 

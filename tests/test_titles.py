@@ -13,7 +13,7 @@ from experiments.titles import clusters, differences, title, values_of
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLACE = re.compile(r"\b(Figure|Tables?|appendix) [\dD]|in the paper|the paper's\b")
 # Those that make figures of a paper; others are studies of our own.
-OWN = re.compile(r"reviews\.|ifca\.phase|werner\.byzantine")
+OWN = re.compile(r"reviews\.|ifca\.phase|werner\.byzantine|compare\.")
 IDS = [id for id in registry.EXPERIMENTS if not OWN.match(id)]
 
 

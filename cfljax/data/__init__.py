@@ -41,6 +41,18 @@ from cfljax.data.skews import (
     unique_classes,
 )
 from cfljax.data.text import NUM_RESERVED, Texts, as_counts, as_tokens, load_texts
+from cfljax.data.worlds import (
+    Mixture,
+    attendance,
+    attended,
+    blended,
+    clusters_there,
+    dirichlet_shares,
+    mislabelled,
+    mixture_linear,
+    moves,
+    thinned,
+)
 from cfljax.data.writers import Writers, by_writer, load_writers
 
 __all__ = [
@@ -50,6 +62,7 @@ __all__ = [
     "Dealt",
     "ImageSet",
     "Images",
+    "Mixture",
     "Samples",
     "Shared",
     "Sizes",
@@ -59,13 +72,18 @@ __all__ = [
     "all_classes",
     "as_counts",
     "as_tokens",
+    "attendance",
+    "attended",
+    "blended",
     "by_group",
     "by_writer",
     "check_clients",
     "check_mixed_linear",
+    "clusters_there",
     "consecutive",
     "deal",
     "dirichlet_rows",
+    "dirichlet_shares",
     "dominated",
     "drifting",
     "feature_skewed",
@@ -80,8 +98,11 @@ __all__ = [
     "load_images",
     "load_texts",
     "load_writers",
+    "mislabelled",
     "mixed_linear",
     "mixed_truth",
+    "mixture_linear",
+    "moves",
     "nearby_linear",
     "nearby_models",
     "over_rounds",
@@ -93,6 +114,7 @@ __all__ = [
     "shard_rows",
     "split_rounds",
     "split_samples",
+    "thinned",
     "turned",
     "unique_classes",
 ]

@@ -6,7 +6,7 @@ A setting is chosen by validation accuracy alone: what chooses is handed nothing
 import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -96,17 +96,34 @@ def rows(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
     rate = intervals.divide(config.error_rate, max(1, len(results) - 1))
     table = []
     for result in results:
-        row = _row(result, config)
+        row = row_of(result, config)
         ours, theirs = result.chosen, baseline.chosen
         if result is not baseline and ours is not None and theirs is not None:
             last = lambda setting: 100 * setting.values("test")[:, -1]
             apart = last(ours) - last(theirs)
-            row |= _interval(apart, "difference", rate, (-100.0, 100.0))
+            row |= bounded(apart, "difference", rate, (-100.0, 100.0))
         table.append(row)
     return table
 
 
-def _row(result: Result, config: Config) -> dict[str, Any]:
+@runtime_checkable
+class Scored(Protocol):
+    """What rows need of a configuration."""
+
+    @property
+    def num_trials(self) -> int: ...
+    @property
+    def error_rate(self) -> float: ...
+    @property
+    def newcomers(self) -> int: ...
+    @property
+    def num_rounds(self) -> int: ...
+    @property
+    def rounds_between(self) -> int: ...
+
+
+def row_of(result: Result, config: Scored) -> dict[str, Any]:
+    """One algorithm, in per cent, under the setting it chose, without differences."""
     chosen = result.chosen
     row: dict[str, Any] = {
         "algorithm": result.contestant.arm.text,
@@ -121,7 +138,7 @@ def _row(result: Result, config: Config) -> dict[str, Any]:
     if code := versions(chosen.data):
         row["code"] = code
     rate, share = config.error_rate, (0.0, 100.0)
-    add = lambda name, values: row.update(_interval(values, name, rate, share))
+    add = lambda name, values: row.update(bounded(values, name, rate, share))
     test, validation = chosen.values("test"), chosen.values("validation")
     best = best_rounds(validation)
     add("accuracy", 100 * test[:, -1])
@@ -130,7 +147,7 @@ def _row(result: Result, config: Config) -> dict[str, Any]:
         add("newcomers", 100 * chosen.values("newcomers"))
     if finds_clusters(chosen.arm):
         found = chosen.values("rand_index")[:, -1]
-        row |= _interval(found, "rand_index", rate, (-1.0, 1.0))
+        row |= bounded(found, "rand_index", rate, (-1.0, 1.0))
     add("best_accuracy", 100 * test[np.arange(len(best)), best])
     row["best_round"] = float(np.mean((best + 1) * config.rounds_between))
     # The first run of a program warms up, others wait for other programs.
@@ -140,7 +157,7 @@ def _row(result: Result, config: Config) -> dict[str, Any]:
     return row
 
 
-def _interval(
+def bounded(
     values: Float[np.ndarray, " seeds"],
     name: str,
     error_rate: float,

@@ -134,8 +134,8 @@ def run_once(
     def test(own: Clients, questions: Array, state: Any) -> dict[str, Array]:
         outputs = algorithm.predict(state, own.train, questions)
         return {
-            "validation": _accuracy(outputs[:, :number], own.validation),
-            "test": _accuracy(outputs[:, number:], own.test),
+            "validation": accuracy(outputs[:, :number], own.validation),
+            "test": accuracy(outputs[:, number:], own.test),
         }
 
     state, seen, scores = run_with_tests(
@@ -143,7 +143,7 @@ def run_once(
         algorithm,
         run_key,
         own.train,
-        observe=Partial(_observer(trial), own.clusters),
+        observe=Partial(observer(trial), own.clusters),
         test=Partial(test, own, questions),
     )
     joined = jnp.full((), jnp.nan, scores["test"].dtype)
@@ -151,7 +151,7 @@ def run_once(
         new_key = jax.random.fold_in(run_key, 2)  # The run has drawn from 0 and 1.
         state = algorithm.join(new_key, state, own.new_train)
         outputs = algorithm.predict(state, own.new_train, own.new_test.inputs)
-        joined = _accuracy(outputs, own.new_test)
+        joined = accuracy(outputs, own.new_test)
     return scores | seen | {"newcomers": joined}
 
 
@@ -178,11 +178,12 @@ def algorithm_of(
     return build(arm, task, setup, step_size=trial.step_size, clusters=clusters)
 
 
-def _accuracy(outputs: Array, data: ClientData) -> Float[Array, ""]:
+def accuracy(outputs: Array, data: ClientData) -> Float[Array, ""]:
+    """Share of all samples that are answered rightly."""
     return metrics.accuracy(outputs, data.targets, data.mask)
 
 
-def _observer(trial: AnyTrial) -> Callable[..., dict[str, Array]]:
+def observer(trial: Any) -> Callable[..., dict[str, Array]]:
     """What is seen of each round, given the true clusters if they are known."""
     has_clusters = finds_clusters(parse(trial.arm))
 
