@@ -77,9 +77,10 @@ def _logged_store() -> None:
     """Blocks that are done are logged."""
     write = Store.write
 
-    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> None:
-        write(self, block, *arguments, **options)
+    def logged(self: Store, block: Block, *arguments: Any, **options: Any) -> bool:
+        is_own = write(self, block, *arguments, **options)
         log("done", self.key(block))
+        return is_own
 
     Store.write = logged
 

@@ -549,6 +549,7 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path, change):
     path = tmp_path / "run.npz"
     stopped(path, 3)
     whole = kept.read(path)
+    assert whole is not None
     kept.write(path, whole.arrays, whole.about)
     start(checkpoint=path)  # Control.
     kept.write(path, whole.arrays, whole.about | change)
