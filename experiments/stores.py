@@ -63,7 +63,7 @@ def _table(found: Sequence[upkeep.Holding]) -> str:
             "cells": one.cells,
             "trials": one.trials,
             "of": one.asked,
-            "MiB": f"{one.bytes / 2**20:.2f}",
+            "MiB": f"{one.size / 2**20:.2f}",
             "code": ", ".join(code[:8] for code in one.code),
             "first": one.first,
             "last": one.last,

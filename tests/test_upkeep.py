@@ -66,7 +66,7 @@ def test_what_is_there_is_told_by_experiment(path, made):
     assert not more
     assert (one.experiment, one.revision, one.cells) == ("plain", 1, 4)
     assert (one.trials, one.asked) == (44, 44)
-    assert one.bytes == sum(own.stat().st_size for own in path.glob("cells/*/*.npz"))
+    assert one.size == sum(own.stat().st_size for own in path.glob("cells/*/*.npz"))
     assert one.code == tuple(np.unique(made[1]["code"].values).tolist())
     block(path).unlink()
     damage(block(path, 2), "truncated")

@@ -34,13 +34,13 @@ class Item(NamedTuple):
     condition: sound; damaged: not what was written; exchanged: whole, but of another
       place; left over: of a run that was killed, or of no use any more; or unknown:
       nothing that results have.
-    bytes: of it.
+    size: of it, in bytes.
     note: what is wrong, or is to be said of it.
     """
 
     name: str
     condition: Condition
-    bytes: int
+    size: int
     note: str = ""
 
 
@@ -53,7 +53,7 @@ class Holding(NamedTuple):
     trials: stored, of all cells; of a checkpoint the rounds that are done.
     asked: trials that runs have asked for: of the cells that are there, or of the
       largest run if these are more; None if no run told.
-    bytes: of the blocks.
+    size: of the blocks, in bytes.
     code: digests of what computed them.
     first: when the first of them was written, by the disk's clock, in UTC.
     last: when the last was.
@@ -64,7 +64,7 @@ class Holding(NamedTuple):
     cells: int
     trials: int
     asked: int | None
-    bytes: int
+    size: int
     code: tuple[str, ...]
     first: str
     last: str
@@ -129,7 +129,7 @@ def _holding(
         cells=len({about.get("cell", number) for number, about in enumerate(abouts)}),
         trials=sum(map(_num_trials, abouts)),
         asked=max(asked, default=None),
-        bytes=sum(status.st_size for status in stats),
+        size=sum(status.st_size for status in stats),
         code=tuple(sorted({code for code in codes if isinstance(code, str)})),
         first=told(times[0]),
         last=told(times[-1]),
