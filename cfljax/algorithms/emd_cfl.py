@@ -142,7 +142,7 @@ def emd_cfl(
     participant. Memory: a model of every client.
     """
     layers = layers_of(task)
-    check_positive(num_points=num_points, num_local_steps=num_local_steps)
+    check_positive(num_local_steps=num_local_steps)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
     alone_steps = num_steps if num_local_steps is None else num_local_steps
     if training.update.num_epochs is not None:

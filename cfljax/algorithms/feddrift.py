@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, ScalarLike
 
-from cfljax.base.checks import check_member, check_positive
+from cfljax.base.checks import check_member
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import repeat, select, take
@@ -169,7 +169,6 @@ def feddrift(
     start of a time step a forward pass of every client for each model, and a time cubic
     in the models.
     """
-    check_positive(num_clusters=num_clusters, step_rounds=step_rounds)
     check_member(Variant, variant=variant)
     check_member(FirstClusters, first_clusters=first_clusters)
     height = threshold if merge_threshold is None else merge_threshold

@@ -9,7 +9,6 @@ introduction, and the authors' released code (github.com/omarfoq/FedEM: `client.
 
 from jaxtyping import PRNGKeyArray
 
-from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.types import Algorithm, ClientData, StepSize, Task
 from cfljax.federated.answers import predict_mixture
@@ -17,7 +16,7 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.mixtures import MixtureState as State
 from cfljax.federated.mixtures import join_mixture, mixture_round, mixture_start
 from cfljax.federated.rounds import Info
-from cfljax.federated.training import Training, Weights
+from cfljax.federated.training import Weights, averaging
 
 
 @constructor
@@ -69,14 +68,7 @@ def fedem(
     Cost of a round: for each participant and component a forward pass and `num_steps`
     passes. Memory: with a kept optimiser a state for each client and component.
     """
-    check_positive(num_clusters=num_clusters)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, None)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         return mixture_start(key, task, training, num_clusters, len(data.mask))

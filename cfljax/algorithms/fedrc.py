@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task
@@ -25,7 +24,7 @@ from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.mixtures import join_mixture, mixture_round, mixture_start
 from cfljax.federated.rounds import Info
 from cfljax.federated.traffic import identity_bytes
-from cfljax.federated.training import LocalState, Training, Weights, spread
+from cfljax.federated.training import LocalState, Training, Weights, averaging, spread
 
 
 class State(NamedTuple):
@@ -98,14 +97,7 @@ def fedrc(
     Cost of a round: for each participant and cluster a forward pass and `num_steps`
     passes. Memory: with a kept optimiser a state for each client and cluster.
     """
-    check_positive(num_clusters=num_clusters, num_classes=num_classes)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, None)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         start = mixture_start(key, task, training, num_clusters, len(data.mask))

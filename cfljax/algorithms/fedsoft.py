@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_not_negative, check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
@@ -22,19 +21,20 @@ from cfljax.base.tree import finite_rows, put, rows, select, take, trained_part
 from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, StepSize, Task
 from cfljax.federated.answers import predict_own_model
 from cfljax.federated.average import mean_of_sums
-from cfljax.federated.evaluate import choose_cluster, masked_mean, sample_losses
+from cfljax.federated.evaluate import choose_cluster, mean_losses, sample_losses
 from cfljax.federated.local_update import (
     LocalUpdate,
     client_update,
     step_size_at,
+    training_losses,
     work_alone,
 )
 from cfljax.federated.rounds import Info
 from cfljax.federated.traffic import num_bytes, traffic
 from cfljax.federated.training import (
     LocalState,
-    Training,
     Weights,
+    averaging,
     cohort,
     first_local_state,
     message_bytes,
@@ -132,15 +132,7 @@ def fedsoft(
     Cost of a round: for each participant a forward pass for each centre, where
     importance is estimated, and `num_steps` passes. Memory: a model of every client.
     """
-    check_positive(num_clusters=num_clusters, rounds_between=rounds_between)
-    check_not_negative(penalty=penalty, smallest_weight=smallest_weight)
-    training = Training(
-        step_size=step_size,
-        num_steps=num_steps,
-        weights=weights,
-        participation=participation,
-        update=update or LocalUpdate(),
-    )
+    training = averaging(step_size, num_steps, weights, participation, update, None)
     chunk = training.update.clients_per_chunk
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -155,10 +147,8 @@ def fedsoft(
 
     def estimate(models: Stacked, data: ClientData) -> Seen:
         losses = sample_losses(task, models, data, clients_per_chunk=chunk)
-        by_cluster = jnp.moveaxis(losses, 2, 0)
-        mask = jnp.broadcast_to(data.mask, by_cluster.shape)
         kind = jnp.result_type(float)
-        means = masked_mean(by_cluster, mask).T.astype(kind)
+        means = mean_losses(losses, data.mask).astype(kind)
         best = jax.vmap(choose_cluster)(losses)
         best = jnp.where(data.mask, best, NO_CLUSTER)
         counts = jnp.sum(jax.nn.one_hot(best, num_clusters, dtype=kind), axis=1)
@@ -291,11 +281,7 @@ def near_centres(
     def fit(
         key: PRNGKeyArray, params: PyTree, *batch: Array
     ) -> tuple[Float[Array, " samples"], PyTree]:
-        inputs, targets, _ = batch
-        if task.fit is None:
-            losses, after = task.losses(params, inputs, targets), params
-        else:
-            losses, after = task.fit(key, params, *batch)
+        losses, after = training_losses(task, key, params, ClientData(*batch))
         return losses + pull(params), after
 
     return task._replace(fit=fit)

@@ -24,7 +24,7 @@ from cfljax.base.constructor import constructor
 from cfljax.base.tree import repeat, trained_part, with_trained
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.federated.evaluate import predict_own
-from cfljax.federated.local_update import LocalUpdate, batch_loss
+from cfljax.federated.local_update import LocalUpdate, batch_loss, losses_of_gradient
 from cfljax.federated.robust import Aggregate
 from cfljax.federated.rounds import GlobalState as State
 from cfljax.federated.rounds import Info, global_round, global_start
@@ -224,11 +224,7 @@ def meta_task(task: Task, how: Adaptation, update: LocalUpdate) -> Task:
             dealt = parts(batch, number)
         here = jax.lax.stop_gradient(params)
         gradient, after = _meta_gradient(task, how, key, here, dealt)
-        # A loss of 0 that has this gradient: nobody asks for its value.
-        term = lambda g, w, at: jnp.sum(g * (w - at))
-        terms = jax.tree.map(term, gradient, trained_part(params), trained_part(here))
-        total = sum(jax.tree.leaves(terms), jnp.zeros((), jnp.result_type(float)))
-        return jnp.broadcast_to(total, mask.shape), after
+        return losses_of_gradient(gradient, trained_part(params), mask), after
 
     return task._replace(fit=fit)
 

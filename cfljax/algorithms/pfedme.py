@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_not_negative, check_positive
+from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.tree import length, repeat, trained_part, with_trained
@@ -39,6 +39,7 @@ from cfljax.federated.local_update import (
     batch_loss,
     check_schedules,
     client_update,
+    losses_of_gradient,
     step_size_at,
 )
 from cfljax.federated.rounds import Info, global_start
@@ -127,7 +128,6 @@ def pfedme(
     and a forward pass for each participant. Memory: a model of every client.
     """
     check_positive(num_personal_steps=num_personal_steps)
-    check_not_negative(penalty=penalty)
     check_schedules(personal_step_size=personal_step_size)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
 
@@ -217,10 +217,9 @@ def _envelope(
 
         start = jax.lax.stop_gradient(params.statistics)
         theta = jax.lax.fori_loop(0, num_steps, approach, start)
-        # A loss whose gradient is that of the envelope: nobody asks for its value.
-        term = lambda w, at, v: jnp.sum(penalty * (at - v) * (w - at))
-        terms = jax.tree.map(term, params.weights, here, trained_part(theta))
-        total = sum(jax.tree.leaves(terms), jnp.zeros((), jnp.result_type(float)))
-        return jnp.broadcast_to(total, mask.shape), Variables(params.weights, theta)
+        slope = lambda w, v: penalty * (w - v)
+        gradient = jax.tree.map(slope, here, trained_part(theta))
+        losses = losses_of_gradient(gradient, params.weights, mask)
+        return losses, Variables(params.weights, theta)
 
     return task._replace(fit=fit, layers=None)

@@ -99,6 +99,15 @@ def sample_losses(
     return clients_in_chunks(losses, models, data, clients_per_chunk)
 
 
+def mean_losses(
+    losses: Float[Array, "clients samples clusters"],
+    mask: Bool[Array, "clients samples"],
+) -> Float[Array, "clients clusters"]:
+    """The `loss_matrix` of `sample_losses`."""
+    by_cluster = jnp.moveaxis(losses, 2, 0)
+    return masked_mean(by_cluster, jnp.broadcast_to(mask, by_cluster.shape)).T
+
+
 def _losses_of_each(
     task: Task, parts: tuple[Stacked, PyTree], data: ClientData
 ) -> Float[Array, "clusters clients samples"]:

@@ -147,12 +147,32 @@ def batch_loss(
     `key` is of what `Task.fit` draws. The losses are those that the task is judged by
     if it is None, or where training sees no others.
     """
-    inputs, targets, mask = batch
-    if task.fit is None or key is None:
-        losses, after = task.losses(params, inputs, targets), params
+    if key is None:
+        losses, after = task.losses(params, batch.inputs, batch.targets), params
     else:
-        losses, after = task.fit(key, params, inputs, targets, mask)
-    return masked_mean(losses, mask, least=1), after
+        losses, after = training_losses(task, key, params, batch)
+    return masked_mean(losses, batch.mask, least=1), after
+
+
+def training_losses(
+    task: Task, key: PRNGKeyArray, params: PyTree, batch: ClientData
+) -> tuple[Float[Array, " samples"], PyTree]:
+    """What `Task.fit` gives of samples of one client; where training sees no others,
+    `Task.losses` and the params."""
+    if task.fit is None:
+        return task.losses(params, batch.inputs, batch.targets), params
+    return task.fit(key, params, *batch)
+
+
+def losses_of_gradient(
+    gradient: PyTree, weights: PyTree, mask: Bool[Array, " samples"]
+) -> Float[Array, " samples"]:
+    """Losses of 0 whose mean has this gradient at the weights: nobody asks for their
+    values. To be returned by a `Task.fit` that computes its gradient itself."""
+    term = lambda g, w: jnp.sum(g * (w - jax.lax.stop_gradient(w)))
+    terms = jax.tree.leaves(jax.tree.map(term, gradient, weights))
+    total = sum(terms, jnp.zeros((), jnp.result_type(float)))
+    return jnp.broadcast_to(total, mask.shape)
 
 
 def weighted(

@@ -17,7 +17,7 @@ from cfljax.base.tree import is_finite, length, put
 from cfljax.base.types import NO_CLUSTER, ClientData, Stacked, Task
 from cfljax.federated.answers import Join
 from cfljax.federated.average import mean_of_sums
-from cfljax.federated.evaluate import masked_mean, sample_losses
+from cfljax.federated.evaluate import mean_losses, sample_losses
 from cfljax.federated.local_update import (
     client_key,
     client_update,
@@ -197,9 +197,7 @@ def mixture_round(
     totals = jnp.sum(jnp.where(finite, weights[:, None], 0), axis=0)
     sums = jax.tree.map(lambda leaf: leaf[0], sums)
     largest = jnp.where(able, jnp.argmax(log_weights, axis=1), NO_CLUSTER)
-    by_cluster = jnp.moveaxis(losses, 2, 0)
-    mask = jnp.broadcast_to(present.mask, by_cluster.shape)
-    means = masked_mean(by_cluster, mask).T
+    means = mean_losses(losses, present.mask)
     assignment = spread(largest, clients, num_clients, absent=NO_CLUSTER)
     losses = spread(means, clients, num_clients, absent=jnp.nan)
     sizes = message_bytes(training, models)
