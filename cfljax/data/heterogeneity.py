@@ -337,14 +337,7 @@ def relabelled(
         clients, or there are more of them than permutations.
     """
     found = _checked_clusters(data, clusters)
-    targets, number = np.asarray(data.targets), int(found.max()) + 1
-    is_label = targets.dtype.kind in "iu" and targets.shape == data.mask.shape
-    if not is_label or targets.min() < 0 or targets.max() >= num_classes:
-        raise ValueError(
-            f"targets must be labels in 0..{num_classes - 1}, one for each sample, got "
-            f"{targets.dtype} of shape {targets.shape} from {targets.min()} to "
-            f"{targets.max()}."
-        )
+    targets, number = labels_of(data, num_classes), int(found.max()) + 1
     random, maps = generator(key), [tuple(range(num_classes))]
     most = np.prod(np.arange(1, min(num_classes, 12) + 1))
     if number > most:
@@ -358,6 +351,19 @@ def relabelled(
     changed = np.where(np.asarray(data.mask), changed, 0)
     truth = Truth(jax.device_put(found), None)
     return data._replace(targets=jax.device_put(changed)), truth
+
+
+def labels_of(data: ClientData, num_classes: int) -> Int[np.ndarray, "clients samples"]:
+    """The targets; raises ValueError unless they are labels of so many classes."""
+    targets = np.asarray(data.targets)
+    is_label = targets.dtype.kind in "iu" and targets.shape == data.mask.shape
+    if not is_label or targets.min() < 0 or targets.max() >= num_classes:
+        raise ValueError(
+            f"targets must be labels in 0..{num_classes - 1}, one for each sample, got "
+            f"{targets.dtype} of shape {targets.shape} from {targets.min()} to "
+            f"{targets.max()}."
+        )
+    return targets
 
 
 Scene = tuple[ClientData, Truth]

@@ -23,7 +23,7 @@ from cfljax.base.checks import check_member
 from cfljax.base.draws import Convention
 from cfljax.base.ranges import SHARE, ranged
 from cfljax.base.types import NO_CLUSTER, ClientData, Truth
-from cfljax.data.heterogeneity import Scene
+from cfljax.data.heterogeneity import Scene, labels_of
 from cfljax.data.linear import (
     check_mixed_linear,
     linear_targets,
@@ -446,14 +446,9 @@ def mislabelled(
       ValueError: if targets are no labels of so many classes, or a number is out of its
         range.
     """
-    targets, mask = np.asarray(data.targets), np.asarray(data.mask)
-    is_label = targets.dtype.kind in "iu" and targets.shape == mask.shape
-    inside = is_label and bool(np.all((targets >= 0) & (targets < num_classes)))
-    if num_classes < 2 or not inside:
-        raise ValueError(
-            f"targets must be labels in 0..{num_classes - 1}, of two classes or more, "
-            f"one for each sample, got {targets.dtype} of shape {targets.shape}."
-        )
+    if num_classes < 2:
+        raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
+    targets, mask = labels_of(data, num_classes), np.asarray(data.mask)
     chances = _of_each("rate", rate, len(mask))
     random = generator(key)
     wrong = mask & (random.random(mask.shape) < chances[:, None])
