@@ -13,7 +13,7 @@ from cfljax.base.types import NO_CLUSTER
 from cfljax.report import read_csv
 from experiments.__main__ import main
 from experiments.compare import every, scenes
-from experiments.compare.every import ONE_SHOT, SEARCH, Config, refusal
+from experiments.compare.every import ONE_SHOT, SEARCH, Config
 from experiments.compare.scenes import WORLDS, Pool, Sizes
 
 SIZES = Sizes(
@@ -141,7 +141,8 @@ def test_what_cannot_serve_a_world_says_why(clients):
         repetition=0,
     )
     arm = lambda name: every.parse(name)
-    why = lambda name, world: refusal(trial, arm(name), (2, 2), world)
+    prepared = every.Prepared(trial, clients, list(WORLDS), "", "")
+    why = lambda name, world: every.refusals(prepared, arm(name))[world]
     assert "told the true clusters" in why("oracle", "mixture")
     assert not why("oracle", "drift")
     assert all("once" in why(name, "drift") for name in ONE_SHOT if name in REGISTRY)

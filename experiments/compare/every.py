@@ -270,28 +270,31 @@ def _prepared(config: Config, options: Options) -> Prepared:
     return Prepared(trial, clients, scenes.worlds_of(pool), note, source)
 
 
-def refusal(trial: Trial, arm: Arm, shape: tuple[int, ...], world: str) -> str:
-    """Why an algorithm cannot serve a world; empty if it can."""
+def refusal(arm: Arm, world: str) -> str:
+    """Why an algorithm cannot serve a world, whatever the network; empty if it can."""
     if REGISTRY[arm.algorithm].needs_truth and world in scenes.WITHOUT_CLUSTERS:
         return "it is told the true clusters, and there are none"
     if arm.algorithm in ONE_SHOT and world == "drift":
         return "it finds clusters once, before they change"
+    return ""
+
+
+def refusals(prepared: Prepared, arm: Arm) -> dict[str, str]:
+    """Why an algorithm cannot serve each world; empty where it can."""
+    trial = dataclasses.replace(prepared.trial, arm=arm.text)
     clusters = jnp.arange(trial.num_clients) % trial.num_clusters
     try:
-        algorithm_of(
-            dataclasses.replace(trial, arm=arm.text), task_of(trial, shape), clusters
-        )
+        algorithm_of(trial, task_of(trial, prepared.clients.inputs.shape[3:]), clusters)
     except ValueError as error:
-        return str(error)
-    return ""
+        return dict.fromkeys(prepared.worlds, str(error))
+    return {world: refusal(arm, world) for world in prepared.worlds}
 
 
 def grid_of(
     config: Config, prepared: Prepared, contestant: Contestant, arm: Arm
-) -> Any:
+) -> engine.Grid | None:
     """Worlds that it can serve, step sizes and seeds of one setting; None of none."""
-    shape = prepared.clients.inputs.shape[3:]
-    able = [w for w in prepared.worlds if not refusal(prepared.trial, arm, shape, w)]
+    able = [world for world, why in refusals(prepared, arm).items() if not why]
     if not able:
         return None
     given = dict(arm.changes).get("step_size")
@@ -396,11 +399,9 @@ def _results(
                 failed = config.num_trials if own is None else int(own["failed"].sum())
                 setting = Setting(arm, size, own, seconds[place, index], failed)
                 settings[list(WORLDS)[world]].append(setting)
-    shape, first = prepared.clients.inputs.shape[3:], contestant.settings[0]
+    why = refusals(prepared, contestant.settings[0])
     return {
-        world: Result(contestant, tuple(own))
-        if own
-        else refusal(prepared.trial, first, shape, world)
+        world: Result(contestant, tuple(own)) if own else why[world]
         for world, own in settings.items()
     }
 

@@ -23,6 +23,7 @@ from cfljax.data import (
     dirichlet_shares,
     moves,
     relabelled,
+    split_samples,
     turned,
 )
 
@@ -179,31 +180,21 @@ def split(
     data: ClientData, key: PRNGKeyArray, sizes: Sizes
 ) -> tuple[ClientData, ClientData, ClientData]:
     """Every client's samples in a random order, dealt out in the proportions of the
-    sizes; at least one to validate and one to test. The draw is of the mask alone."""
-    inputs, targets, mask = map(np.asarray, data)
-    wide = (sizes.num_samples, sizes.num_validation_samples, sizes.num_test_samples)
-    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
-    parts = [
-        (
-            np.zeros((len(mask), width, *inputs.shape[2:]), np.float32),
-            np.zeros((len(mask), width), np.int32),
-            np.zeros((len(mask), width), bool),
-        )
-        for width in wide
-    ]
-    for client, kept in enumerate(mask):
-        rows = random.permutation(np.flatnonzero(kept))
-        small = [max(1, len(rows) * width // sizes.whole) for width in wide[1:]]
-        counts = [min(len(rows) - sum(small), wide[0]), *small]
-        start = 0
-        for part, count in zip(parts, counts, strict=True):
-            chosen = rows[start : start + count]
-            part[0][client, :count] = inputs[client, chosen]
-            part[1][client, :count] = targets[client, chosen]
-            part[2][client, :count] = True
-            start += count
-    train, validation, test = (ClientData(*jax.device_put(part)) for part in parts)
+    sizes. The draw is of the mask alone."""
+    widths = (sizes.num_samples, sizes.num_validation_samples, sizes.num_test_samples)
+    parts = split_samples(key, data, [width / sizes.whole for width in widths])
+    train, validation, test = map(_widened, parts, widths)
     return train, validation, test
+
+
+def _widened(data: ClientData, width: int) -> ClientData:
+    """The same with padding up to so many samples."""
+    missing = width - data.mask.shape[1]
+
+    def padded(leaf: Array) -> np.ndarray:
+        return np.pad(leaf, [(0, 0), (0, missing), *[(0, 0)] * (leaf.ndim - 2)])
+
+    return ClientData(*jax.device_put(tuple(map(padded, data))))
 
 
 def scene(world: str, pool: Pool, sizes: Sizes, key: PRNGKeyArray) -> Scene:
