@@ -27,7 +27,7 @@ import pytest
 import test_theory_report
 import toy_theory
 from engine_trial import Trial, contents, fork, insist, log, plain_grid, wait_for
-from tally import Batch, Part, Tally, cut
+from tally import Batch, Part, Tally, cut, in_batches
 from test_ledger import clove_outputs
 from test_reliability_kills import SILENT, batter, cells, faults, work
 from toy_experiments import digits
@@ -524,18 +524,6 @@ def play_zombies(units: range, folder: pathlib.Path, seed: int, harm: bool) -> T
     return tally
 
 
-def _batches_of_zombies(folder: pathlib.Path, seed: int) -> list[Batch]:
-    del folder, seed
-    return [
-        Batch(
-            f"zombies {units.start}",
-            len(units),
-            lambda folder, seed, units=units: play_zombies(units, folder, seed, False),
-        )
-        for units in cut(ZOMBIES, 5)
-    ]
-
-
 def _control(what: str) -> Callable[[pathlib.Path, int], Tally]:
     return lambda folder, seed: play_kills(what, 2, 2, folder, seed, True)
 
@@ -557,7 +545,7 @@ PARTS: dict[str, Part] = {
         "workers stopped at random times and continued when their store is another, "
         "was completed, or was to be repaired",
         ZOMBIES,
-        _batches_of_zombies,
+        in_batches(play_zombies, ZOMBIES, 5, "zombies "),
         {
             "no look at the lock": lambda folder, seed: play_zombies(
                 range(40), folder, seed, True

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import test_command_line_properties as properties
-from tally import Batch, Part, Tally, cut
+from tally import Part, Tally, in_batches
 
 from cfljax.algorithms import REGISTRY
 from cfljax.base import ranges
@@ -139,22 +139,11 @@ def _grid(rng: random.Random, tally: Tally) -> None:
         tally.add("traceback", "grid", repr(error), case=repr(axes))
 
 
-def _batches(play: Any, number: int, size: int) -> Any:
-    return lambda folder, seed: [
-        Batch(
-            f"{units.start}",
-            len(units),
-            lambda folder, seed, units=units: play(units, folder, seed, False),
-        )
-        for units in cut(number, size)
-    ]
-
-
 PARTS: dict[str, Part] = {
     "lines": Part(
         "command lines with one fault, or of any words",
         LINES,
-        _batches(play_lines, LINES, 1000),
+        in_batches(play_lines, LINES, 1000),
         {
             "messages of several lines": lambda folder, seed: play_lines(
                 range(200), folder, seed, True
@@ -164,7 +153,7 @@ PARTS: dict[str, Part] = {
     "constructors": Part(
         "constructors with a wrong number, and grids with any axes",
         CALLS,
-        _batches(play_calls, CALLS, 500),
+        in_batches(play_calls, CALLS, 500),
         {"no ranges": lambda folder, seed: play_calls(range(60), folder, seed, True)},
     ),
 }

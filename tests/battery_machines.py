@@ -21,7 +21,7 @@ import test_launch_slurm as slurm
 import test_power_loss
 import test_reliability
 from engine_trial import filling
-from tally import Batch, Part, Tally, cut
+from tally import Batch, Part, Tally, in_batches
 from trusted_files import toy_registry
 
 from cfljax import base
@@ -265,18 +265,6 @@ def _kill_jobs(
     return killed
 
 
-def _batches_of_full(folder: pathlib.Path, seed: int) -> list[Batch]:
-    del folder, seed
-    return [
-        Batch(
-            f"full {units.start}",
-            len(units),
-            lambda folder, seed, units=units: play_full(units, folder, seed, False),
-        )
-        for units in cut(FULL, 10)
-    ]
-
-
 def _batches_of_power(folder: pathlib.Path, seed: int) -> list[Batch]:
     del folder, seed
     return [
@@ -295,7 +283,7 @@ PARTS: dict[str, Part] = {
     "full": Part(
         "disks that are full at a random file of sweeps, long runs, outcomes, reports",
         FULL,
-        _batches_of_full,
+        in_batches(play_full, FULL, 10, "full "),
         {
             "errors of the disk are passed over": lambda folder, seed: play_full(
                 range(12), folder, seed, True

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import optax
 import pytest
 
-from cfljax.base.types import Algorithm, ClientData
+from cfljax.base.types import Algorithm, ClientData, Task, Variables
 from cfljax.federated.local_update import LocalUpdate
 
 MOMENTUM = functools.partial(optax.sgd, momentum=0.9)
@@ -37,6 +38,22 @@ def draw(
     inputs = generator.normal(size=shape).astype("f4")
     truth = scale * generator.normal(size=(len(kept), num_features)).astype("f4")
     return padded(inputs, np.einsum("csf,cf->cs", inputs, truth), kept)
+
+
+def counting(task: Task, model: Any) -> Task:
+    """The task of models that start here, whose statistics, two numbers, are how often
+    training has asked for losses."""
+
+    def fit(key: Any, params: Variables, inputs: Any, targets: Any, mask: Any) -> Any:
+        losses = task.losses(params.weights, inputs, targets)
+        return losses, params._replace(statistics=params.statistics + 1)
+
+    return Task(
+        init=lambda key: Variables(jnp.asarray(model), jnp.zeros(2)),
+        losses=lambda params, x, y: task.losses(params.weights, x, y),
+        predict=lambda params, x: task.predict(params.weights, x),
+        fit=fit,
+    )
 
 
 def own(data: ClientData, i: Any) -> tuple[np.ndarray, np.ndarray]:

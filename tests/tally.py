@@ -113,6 +113,23 @@ class Part(NamedTuple):
     controls: Mapping[str, Play]
 
 
+def in_batches(
+    play: Callable[[range, pathlib.Path, int, bool], Tally],
+    number: int,
+    size: int,
+    prefix: str = "",
+) -> Callable[[pathlib.Path, int], list[Batch]]:
+    """`Part.batches` of what plays a range of units, without harm."""
+    return lambda folder, seed: [
+        Batch(
+            f"{prefix}{units.start}",
+            len(units),
+            lambda folder, seed, units=units: play(units, folder, seed, False),
+        )
+        for units in cut(number, size)
+    ]
+
+
 def cut(number: int, size: int) -> Iterator[range]:
     """Units in ranges of a size, the last one perhaps shorter."""
     return (range(at, min(at + size, number)) for at in range(0, number, size))

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from by_hand import MOMENTUM, close, compiled, differ, misuse, rounds
+from by_hand import MOMENTUM, close, compiled, counting, differ, misuse, rounds
 
 from cfljax.algorithms import apfl, fedavg
-from cfljax.base.types import Task, Variables
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
 
@@ -179,18 +178,7 @@ def test_newcomers_train_a_model_of_their_own():
 
 def test_statistics_are_the_models_own():
     """Each model's are moved by its own passes, the mixture's being the local one's."""
-
-    def fit(key, params, inputs, targets, mask):
-        losses = TASK.losses(params.weights, inputs, targets)
-        return losses, params._replace(statistics=params.statistics + 1)
-
-    task = Task(
-        init=lambda key: Variables(jnp.asarray(MODEL), jnp.zeros(2)),
-        losses=lambda params, x, y: TASK.losses(params.weights, x, y),
-        predict=lambda params, x: TASK.predict(params.weights, x),
-        fit=fit,
-    )
-    algorithm = apfl(task, **SETTINGS)
+    algorithm = apfl(counting(TASK, MODEL), **SETTINGS)
     state = algorithm.init(jax.random.key(0), DATA)
     after, _ = jax.jit(algorithm.step)(jax.random.key(0), state, DATA)
     moved = np.full((CLIENTS, 2), float(STEPS))

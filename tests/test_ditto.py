@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from by_hand import MOMENTUM, UPDATE, close, compiled, differ, misuse, rounds
+from by_hand import MOMENTUM, UPDATE, close, compiled, counting, differ, misuse, rounds
 
 from cfljax.algorithms import ditto, fedavg, local
-from cfljax.base.types import Task, Variables
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.models import linear
 
@@ -191,18 +190,7 @@ def test_the_absent_keep_their_models():
 
 def test_statistics_are_not_pulled():
     """Only weights are: statistics are measured, not trained."""
-
-    def fit(key, params, inputs, targets, mask):
-        losses = TASK.losses(params.weights, inputs, targets)
-        return losses, params._replace(statistics=params.statistics + 1)
-
-    task = Task(
-        init=lambda key: Variables(jnp.asarray(MODEL), jnp.zeros(2)),
-        losses=lambda params, x, y: TASK.losses(params.weights, x, y),
-        predict=lambda params, x: TASK.predict(params.weights, x),
-        fit=fit,
-    )
-    algorithm = ditto(task, **SETTINGS)
+    algorithm = ditto(counting(TASK, MODEL), **SETTINGS)
     state = algorithm.init(jax.random.key(0), DATA)
     after, _ = jax.jit(algorithm.step)(jax.random.key(0), state, DATA)
     np.testing.assert_array_equal(after.personal.statistics, np.full((CLIENTS, 2), 3.0))

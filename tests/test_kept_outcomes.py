@@ -7,10 +7,11 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mutations_of_files import leaves
 from toy_theory import ERRATA, QUICK, ROWS, build, register, toy
 
 from cfljax import base
@@ -68,19 +69,6 @@ def told(record: site.Record) -> dict[str, Any]:
     for name in ("verdict", "control"):
         del found[name]["seconds"]
     return json.loads(json.dumps(site.encoded(found)))
-
-
-def leaves(document: Any, path: tuple = ()) -> Iterator[tuple]:
-    """Where something stands that has no parts."""
-    parts: Any = ()
-    if isinstance(document, dict):
-        parts = document.items()
-    elif isinstance(document, list):
-        parts = enumerate(document)
-    if not parts:
-        yield path
-    for name, part in parts:
-        yield from leaves(part, (*path, name))
 
 
 def edited(document: dict[str, Any], path: tuple) -> dict[str, Any]:

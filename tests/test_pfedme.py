@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from by_hand import close, compiled, differ, misuse, rounds
+from by_hand import close, compiled, counting, differ, misuse, rounds
 
 from cfljax.algorithms import pfedme
-from cfljax.base.types import Task, Variables
 from cfljax.models import linear
 
 CLIENTS, FEATURES, STEP, OWN_STEP, PENALTY = 5, 4, 0.1, 0.05, 2.0
@@ -145,18 +144,7 @@ def test_newcomers_work_for_a_round():
 
 def test_statistics_are_measured_by_personal_models():
     """A pass of each personal step moves them; nothing pulls them."""
-
-    def fit(key, params, inputs, targets, mask):
-        losses = TASK.losses(params.weights, inputs, targets)
-        return losses, params._replace(statistics=params.statistics + 1)
-
-    task = Task(
-        init=lambda key: Variables(jnp.asarray(MODEL), jnp.zeros(2)),
-        losses=lambda params, x, y: TASK.losses(params.weights, x, y),
-        predict=lambda params, x: TASK.predict(params.weights, x),
-        fit=fit,
-    )
-    algorithm = pfedme(task, **SETTINGS)
+    algorithm = pfedme(counting(TASK, MODEL), **SETTINGS)
     state = algorithm.init(jax.random.key(0), DATA)
     after, _ = jax.jit(algorithm.step)(jax.random.key(0), state, DATA)
     np.testing.assert_array_equal(
