@@ -57,17 +57,24 @@ EXPERIMENTS = {
 
 REVISION = 1  # To be raised whenever a trial of the same fields changes its meaning.
 
-# What an algorithm is tuned by besides its step size, half of the settings each.
+# What an algorithm is tuned by besides its step size: as often as half of the others.
 SEARCH = {
     "fedprox": "proximal=.1,1.0",
-    "ditto": "penalty=.1,1.0",
-    "knn_per": "knn_weight=.3,.7",
-    "per_fedavg": "adaptation_step_size=.01,.1",
-    "fedproto": "penalty=.1,1.0",
-    "fedpac": "penalty=.1,1.0",
+    "cfl_s": "largest_norm=.4,1.6",
+    "fedsoft": "penalty=.03,.3",
+    "pacfl": "num_vectors=2,4",
+    "stocfl": "similarity=.5,.9",
+    "feddrift": "threshold=.1,.5",
+    "emd_cfl": "tolerance=.03,.1",
     "federated_clustering": "radius=10%,20%",
     "momentum_clustering": "radius=10%,20%",
-    "pacfl": "num_vectors=2,4",
+    "ditto": "penalty=.1,1.0",
+    "knn_per": "knn_weight=.3,.7",
+    "per_fedavg": "adaptation_step_size=.03,.1",
+    "apfl": "mixing_share=.25,.75",
+    "pfedme": "personal_step_size=.03,.1",
+    "fedproto": "penalty=.1,1.0",
+    "fedpac": "penalty=.1,1.0",
 }
 # Which put each client into a cluster once, at the start.
 ONE_SHOT = ("one_shot", "k_fed", "pacfl", "emd_cfl")
@@ -80,19 +87,19 @@ class Config:
     algorithms: tuple[str, ...] = ("all",)
     """Names, joined by commas or spaces, or all; as of `compare`."""
     dataset: ImageSet = "digits"  # What all worlds but the last are made of.
-    step_sizes: tuple[float, ...] = (0.3, 0.1, 0.03, 0.01)
-    """Tried of each algorithm; the first half of them of one that is tuned by another
-    argument, too, with two values of that."""
+    step_sizes: tuple[float, ...] = (2.0, 1.0, 0.6, 0.3, 0.2, 0.1, 0.06, 0.03)
+    """Tried of each algorithm; every second one of an algorithm that is tuned by
+    another argument, too, with two values of that."""
     num_clients: int = 16  # That train, a multiple of eight; four newcomers besides.
     num_samples: int = 30  # Training samples of a client.
     num_validation_samples: int = 15  # By which settings are chosen.
     num_test_samples: int = 20  # Test samples of a client.
     num_hidden: int = 32  # Width of the hidden layer.
-    num_rounds: int = 20  # T, communication rounds; even.
+    num_rounds: int = 40  # T, communication rounds; even.
     num_epochs: int = 2  # Local epochs of a round.
     batch_size: int = 10  # Of a local step.
     optimizer: Optimizer = "sgd"  # Of local training; momentum is sgd with 0.9.
-    num_trials: int = 3  # Seeds; all algorithms share them.
+    num_trials: int = 5  # Seeds; all algorithms share them.
     error_rate: float = 0.05  # Of each interval, and of a world's differences together.
     clients_per_chunk: int = 20  # Clients evaluated at a time; bounds memory.
     is_long: bool = False
@@ -139,7 +146,7 @@ class Config:
 
     def step_sizes_of(self, contestant: Contestant) -> tuple[float, ...]:
         """Those that are tried of each of its settings."""
-        return self.step_sizes[: len(self.step_sizes) // len(contestant.settings)]
+        return self.step_sizes[:: len(contestant.settings)]
 
 
 def _settings(arm: Arm) -> Iterator[Arm]:
