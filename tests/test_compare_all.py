@@ -116,8 +116,7 @@ def test_a_seed_does_not_depend_on_how_many_others_there_are(clients):
 
 def test_all_algorithms_have_one_budget():
     config = Config()
-    served = [name for name, row in REGISTRY.items() if not row.needs_normalisation]
-    assert [c.arm.algorithm for c in config.contestants] == served
+    assert [c.arm.algorithm for c in config.contestants] == list(REGISTRY)
     for contestant in config.contestants:
         number = len(contestant.settings) * len(config.step_sizes_of(contestant))
         assert number == len(config.step_sizes)
@@ -148,6 +147,9 @@ def test_what_cannot_serve_a_world_says_why(clients):
     assert all("once" in why(name, "drift") for name in ONE_SHOT if name in REGISTRY)
     assert not why("k_fed", "mixture")
     assert "`num_steps`" in why("fedavg:num_steps=0", "label_skew")
+    everywhere = every.refusals(prepared, arm("fedbn"))
+    assert set(everywhere) == set(WORLDS) and all(everywhere.values())
+    assert "fedbn" in {one.arm.text for one in Config().contestants}
 
 
 def test_who_is_told_apart_from_the_best():
@@ -171,7 +173,18 @@ def test_who_is_told_apart_from_the_best():
         "does_not_apply": "too late",
     }
     text = every.markdown(refused, ["drift"])
-    assert "does not apply" in text and "**91.0**" in text and "too late" in text
+    assert "| local | does not apply |" in text and "**91.0**" in text
+    assert "- local does not apply to any world: too late" in text
+    at = lambda world, own: [{**row, "world": world} for row in own]
+    other = {**refused[1], "does_not_apply": "too late"}
+    more = [*at("mixture", [*refused[:1], other, refused[2]]), *at("writers", table)]
+    text = every.markdown([*refused, *more], ["drift", "mixture", "writers"])
+    assert "- local, ifca do not apply to drift, mixture: too late" in text
+    told = every.outcome([*table, *at("mixture", refused[2:])], ["drift", "mixture"])
+    assert told == (
+        "- **drift** (permuted, half the clients move halfway): fedavg answers 91.0 % "
+        "rightly (local 51.0); 1 of 2 others are told apart from it, all but ifca.\n"
+    )
 
 
 class _Seen:

@@ -271,16 +271,17 @@ def nearest(wanted: str, known: Sequence[str], what: str) -> str:
     return f"unknown {what} {wanted!r}; nearest: {', '.join(near)}."
 
 
-def parse_all(texts: Iterable[str]) -> list[Arm]:
-    """The arms of texts that commas may join; "all" is every registered algorithm that
-    takes any network.
+def parse_all(texts: Iterable[str], *, every: Iterable[str] | None = None) -> list[Arm]:
+    """The arms of texts that commas may join; "all" are those named by `every`, each
+    registered algorithm that takes any network if None.
 
     Raises:
       ValueError: as `parse`, and if an arm comes twice or there is none.
     """
     parts = [part.strip() for text in texts for part in text.split(",")]
-    takes_any = [n for n, row in REGISTRY.items() if not row.needs_normalisation]
-    names = [n for p in parts if p for n in (takes_any if p == "all" else (p,))]
+    if every is None:
+        every = [n for n, row in REGISTRY.items() if not row.needs_normalisation]
+    names = [n for p in parts if p for n in (every if p == "all" else (p,))]
     arms = [parse(name) for name in names]
     if not arms or len(set(arms)) < len(arms):
         raise ValueError(

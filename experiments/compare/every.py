@@ -85,7 +85,8 @@ class Config:
     """Everything that the results depend on. One field, one flag."""
 
     algorithms: tuple[str, ...] = ("all",)
-    """Names, joined by commas or spaces, or all; as of `compare`."""
+    """Names, joined by commas or spaces, as of `compare`; or all, of which those that
+    do not apply anywhere say so."""
     dataset: ImageSet = "digits"  # What all worlds but the last are made of.
     step_sizes: tuple[float, ...] = (2.0, 1.0, 0.6, 0.3, 0.2, 0.1, 0.06, 0.03)
     """Tried of each algorithm; every second one of an algorithm that is tuned by
@@ -141,7 +142,8 @@ class Config:
     def contestants(self) -> list[Contestant]:
         """All algorithms with their settings, as many each."""
         return [
-            Contestant(arm, tuple(_settings(arm))) for arm in parse_all(self.algorithms)
+            Contestant(arm, tuple(_settings(arm)))
+            for arm in parse_all(self.algorithms, every=REGISTRY)
         ]
 
     def step_sizes_of(self, contestant: Contestant) -> tuple[float, ...]:
@@ -369,6 +371,8 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     if not any("accuracy" in row for row in table):
         raise engine.SweepError(f"no algorithm finished; see `{options.out}`.")
     text = prepared.note + markdown(table, prepared.worlds) + note(config)
+    told = options.out / "outcome.md"
+    report.write_text(told, outcome(table, prepared.worlds))
     finished = finish(
         config,
         options,
@@ -380,6 +384,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         failures=sum(row.get("failed", 0) for row in table),
         source=prepared.source,
     )
+    finished["files"].append(str(told))
     return {"experiment": "compare.all", "source": prepared.source, **finished}
 
 
@@ -480,14 +485,11 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
         if done:
             names = ("received_mib", "sent_mib", "seconds_per_round")
             costs.append({"algorithm": name, **{key: mean(key) for key in names}})
-    why = sorted(
-        {
-            f"{row['algorithm']} does not apply to {row['world'].replace('_', ' ')}: "
-            f"{row['does_not_apply']}"
-            for row in table
-            if "does_not_apply" in row
-        }
-    )
+    why: dict[str, dict[str, list[str]]] = {}
+    for row in table:
+        if "does_not_apply" in row:
+            own = why.setdefault(row["does_not_apply"], {})
+            own.setdefault(row["world"], []).append(row["algorithm"])
     headings_of_costs = {
         "algorithm": "algorithm",
         "received_mib": "MiB down",
@@ -502,10 +504,47 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
             shown(newcomers_of),
             "Of all clients in a round, means over worlds:\n",
             report.concise(costs, headings_of_costs, digits=2),
-            *(f"- {line}" for line in why),
+            *(f"- {_refused(own, worlds)}: {reason}" for reason, own in why.items()),
             "",
         ]
     )
+
+
+# What everybody knows, beside the best of a world.
+LANDMARKS = ("fedavg", "local", "oracle")
+
+
+def outcome(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
+    """A sentence for each world: who is best, and who is not told apart from it."""
+    lines = []
+    for world in worlds:
+        own = [row for row in table if row["world"] == world and "accuracy" in row]
+        if not own:
+            continue
+        best, *others = sorted(own, key=lambda row: -row["accuracy"])
+        near = [row["algorithm"] for row in others if row["with_best"]]
+        known = ", ".join(
+            f"{row['algorithm']} {row['accuracy']:.1f}"
+            for row in others
+            if row["algorithm"] in LANDMARKS
+        )
+        far = len(others) - len(near)
+        lines.append(
+            f"- **{world.replace('_', ' ')}** ({WORLDS[world]}): {best['algorithm']} "
+            f"answers {best['accuracy']:.1f} % rightly"
+            f"{f' ({known})' if known else ''}; "
+            f"{far} of {len(others)} others are told apart from it"
+            + (f", all but {', '.join(near)}." if 0 < len(near) <= far else ".")
+        )
+    return "\n".join([*lines, ""])
+
+
+def _refused(own: Mapping[str, Sequence[str]], worlds: Sequence[str]) -> str:
+    """Who does not apply to which worlds, for one reason."""
+    who = ", ".join(dict.fromkeys(name for names in own.values() for name in names))
+    verb = "do" if "," in who else "does"
+    where = ", ".join(own).replace("_", " ") if len(own) < len(worlds) else "any world"
+    return f"{who} {verb} not apply to {where}"
 
 
 def note(config: Config) -> str:
