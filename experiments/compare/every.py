@@ -8,6 +8,7 @@ left out. No paper compares so many; the worlds are those of its baselines' pape
 Each algorithm has as many settings as the others, chosen in each world by accuracy on
 validation samples alone, and the same data, seeds, network, rounds and local epochs.
 Where an algorithm cannot serve a world the table says "does not apply", and why.
+results.json has the numbers of each seed, in the form of the leaderboard.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
-from cfljax import engine, intervals, report
+from cfljax import __version__, engine, report
 from cfljax.algorithms import REGISTRY
 from cfljax.base import ClientData, Task
 from cfljax.data import Images, ImageSet, load_writers
@@ -32,9 +33,9 @@ from cfljax.models import mlp
 from experiments.checks import check_several, configuration
 from experiments.clove.rows import finish
 from experiments.clove.study import repetitions, rounds
-from experiments.compare import scenes
+from experiments.compare import scenes, submissions
 from experiments.compare.arms import Arm, Contestant, Optimizer, parse, parse_all
-from experiments.compare.rows import Result, Setting, bounded, row_of
+from experiments.compare.rows import Result, Setting, compare_with_best, row_of
 from experiments.compare.scenes import (
     NUM_CLASSES,
     NUM_CLUSTERS,
@@ -240,8 +241,13 @@ class Prepared(NamedTuple):
     source: str  # where they are from
 
 
-def _prepared(config: Config, options: Options) -> Prepared:
-    """The data of all worlds."""
+def prepare(config: Config, options: Options) -> Prepared:
+    """The data of all worlds.
+
+    Raises:
+      ValueError: if the samples do not suffice, or are damaged.
+      FileNotFoundError: if there are none.
+    """
     found = find_images(config.dataset, options, fall_back=False)
     images = Images(*found.arrays, source=found.source)
     note, writers = found.note, None
@@ -320,7 +326,7 @@ def grid_of(
 
 def jobs(config: Config, options: Options) -> list[Job]:
     """The sweeps of all algorithms and their settings; raises as `main`."""
-    prepared = _prepared(config, options)
+    prepared = prepare(config, options)
     return [
         job
         for contestant in config.contestants
@@ -349,7 +355,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       SweepError: if no algorithm finished.
     """
     started = time.perf_counter()
-    prepared = _prepared(config, options)
+    prepared = prepare(config, options)
     results = [
         _results(config, options, prepared, contestant)
         for contestant in config.contestants
@@ -373,7 +379,78 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         failures=sum(row.get("failed", 0) for row in table),
         source=prepared.source,
     )
+    path = options.out / "results.json"
+    report.write_text(path, _submission(config, prepared, results))
+    finished["files"].append(str(path))
     return {"experiment": "compare.all", "source": prepared.source, **finished}
+
+
+# What numbers do not depend on, or only those of one method.
+_BESIDE_COMPARISON = ("algorithms", "clients_per_chunk", "is_long")
+
+
+def comparison_of(config: Config, prepared: Prepared) -> dict[str, Any]:
+    """What makes numbers of methods comparable, as the leaderboard's form has it."""
+    whole = dataclasses.asdict(config)
+    own = {n: value for n, value in whole.items() if n not in _BESIDE_COMPARISON}
+    own["step_sizes"] = list(config.step_sizes)
+    found = {"checksum": prepared.trial.checksum, "worlds": prepared.worlds}
+    return found | own
+
+
+def config_of(comparison: Mapping[str, Any]) -> Config:
+    """The configuration that a comparison is of, of all algorithms.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    names = {field.name for field in dataclasses.fields(Config)}
+    own = {name: value for name, value in comparison.items() if name in names}
+    return Config(**(own | {"step_sizes": tuple(comparison["step_sizes"])}))
+
+
+def _submission(
+    config: Config,
+    prepared: Prepared,
+    results: Sequence[Mapping[str, Result | str]],
+) -> str:
+    """The results in the form of the leaderboard."""
+    about, methods = engine.describe_run(), []
+    code = about["commit"] or {"id": __version__, "dirty": False}
+    commit = code["id"] + "-dirty" * code["dirty"]
+    for contestant, own in zip(config.contestants, results, strict=True):
+        tried = [len(r.settings) for r in own.values() if isinstance(r, Result)]
+        method = {
+            "name": contestant.arm.text,
+            "authors": ["The cfljax authors"],
+            "contact": "The cfljax authors",
+            "code": {"link": "cfljax", "commit": commit},
+            "citation": REGISTRY[contestant.arm.algorithm].paper,
+            "licence": "Apache-2.0",
+            "machine": f"{about['cores']} cores, {about['device']}",
+            "settings_tried": max(tried, default=0),
+            "worlds": {world: _entry(own[world], config) for world in prepared.worlds},
+        }
+        methods.append(method)
+    return submissions.text(comparison_of(config, prepared), methods)
+
+
+def _entry(result: Result | str, config: Config) -> dict[str, Any]:
+    """What the form has of an algorithm in a world; further measures that are not
+    numbers are left out."""
+    if isinstance(result, str):
+        return {"does_not_apply": " ".join(result.split())[:1000]}
+    chosen = result.chosen
+    if chosen is None or not np.all(np.isfinite(_last(result))):
+        return {"failed": "no setting has an accuracy for every seed"}
+    row = row_of(result, config)
+    found = {n: chosen.values(n)[:, -1] for n in ("validation", "test")}
+    found["newcomers"] = chosen.values("newcomers")
+    if "rand_index" in row:
+        found["rand_index"] = np.clip(chosen.values("rand_index")[:, -1], -1, 1)
+    found |= {n: np.asarray(row[n]) for n in _COSTS}
+    known = {n: own.tolist() for n, own in found.items() if np.isfinite(own).all()}
+    return {"chosen": result.chosen_text or "as asked for", **known}
 
 
 def _results(
@@ -413,32 +490,31 @@ def rows(
     difference to the best one of the same seeds, and the world's error rate is divided
     over all of them; `with_best` whether that may be zero.
     """
-    found = []
+    table, values = [], []
     for contestant, result in zip(config.contestants, results, strict=True):
         row: dict[str, Any] = {"world": world, "algorithm": contestant.arm.text}
         if isinstance(result, str):
             row["does_not_apply"] = result
         else:
             row |= row_of(result, config)
-        found.append((row, result))
-    done = [pair for pair in found if "accuracy" in pair[0]]
-    if not done:
-        return [row for row, _ in found]
-    best = max(done, key=lambda pair: pair[0]["accuracy"])[1]
-    rate = intervals.divide(config.error_rate, max(1, len(done) - 1))
-    for row, result in done:
-        row["with_best"] = True
-        if result is not best:
-            apart = _last(result) - _last(best)
-            row |= bounded(apart, "minus_best", rate, (-100.0, 100.0))
-            row["with_best"] = bool(row["minus_best_high"] >= 0)
-    return [row for row, _ in found]
+        table.append(row)
+        values.append(_last(result) if "accuracy" in row else None)
+    compare_with_best(table, values, config.error_rate)
+    return table
 
 
 def _last(result: Result | str) -> Float[np.ndarray, " seeds"]:
     """Accuracy on test samples behind the last round, in per cent."""
     assert isinstance(result, Result) and result.chosen is not None
     return 100 * result.chosen.values("test")[:, -1]
+
+
+# Of all clients in a round, with headings.
+_COSTS = {
+    "received_mib": "MiB down",
+    "sent_mib": "MiB up",
+    "seconds_per_round": "s / round",
+}
 
 
 def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
@@ -469,10 +545,10 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
     costs = []
     for name, own in by_algorithm.items():
         done = [row for row in own.values() if "accuracy" in row]
-        mean = lambda key, done=done: float(np.mean([row[key] for row in done]))
+        known = {key: [row[key] for row in done if key in row] for key in _COSTS}
+        means = {key: float(np.mean(own)) for key, own in known.items() if own}
         if done:
-            names = ("received_mib", "sent_mib", "seconds_per_round")
-            costs.append({"algorithm": name, **{key: mean(key) for key in names}})
+            costs.append({"algorithm": name, **means})
     why = sorted(
         {
             f"{row['algorithm']} does not apply to {row['world'].replace('_', ' ')}: "
@@ -481,12 +557,6 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
             if "does_not_apply" in row
         }
     )
-    headings_of_costs = {
-        "algorithm": "algorithm",
-        "received_mib": "MiB down",
-        "sent_mib": "MiB up",
-        "seconds_per_round": "s / round",
-    }
     return "\n".join(
         [
             "Accuracy of clients' own test samples, in per cent:\n",
@@ -494,7 +564,7 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
             "Accuracy of newcomers, who never trained, in per cent:\n",
             shown(newcomers_of),
             "Of all clients in a round, means over worlds:\n",
-            report.concise(costs, headings_of_costs, digits=2),
+            report.concise(costs, {"algorithm": "algorithm", **_COSTS}, digits=2),
             *(f"- {line}" for line in why),
             "",
         ]
