@@ -1,10 +1,14 @@
 """Tutorials run as they are printed."""
 
+import json
 import pathlib
 import re
 
 import matplotlib
 import pytest
+
+from experiments.__main__ import main
+from experiments.compare.submissions import faults
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 
@@ -49,3 +53,29 @@ def test_own_algorithm(capsys):
         exec(block, names)
     away, shape = capsys.readouterr().out.splitlines()
     assert float(away) < 1e-5 and shape == "(2, 6, 5)"
+
+
+def test_the_example_of_a_submission_is_right():
+    text = (DOCS / "leaderboard.md").read_text()
+    (example,) = re.findall(r"```json\n(.*?)```", text, flags=re.S)
+    document = json.loads(example)
+    assert faults(document) == []
+    document["methods"][0]["worlds"]["label_skew"]["test"][1] = 69.0
+    document["methods"][0]["settings_tried"] = 4
+    (line,) = faults(document)
+    assert f"error: mine.json: {line}\n" in text
+
+
+@pytest.mark.slow
+def test_leaderboard(capsys, tmp_path):
+    flags = ["--num-clients", "8", "--num-samples", "12", "--num-hidden", "8"]
+    flags += ["--num-rounds", "4", "--num-epochs", "1", "--num-trials", "2"]
+    assert main(["compare", "export", "--out", "worlds.npz", *flags]) == 0
+    (block,) = blocks("leaderboard.md")
+    exec(block, {})
+    capsys.readouterr()
+    assert main(["compare", "submit", "mine.json", "--board", "b", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert len(rows) == 7 and {row["algorithm"] for row in rows} == {"local_sklearn"}
+    # Two classes a client are learnt even by so little.
+    assert rows[0]["world"] == "label_skew" and rows[0]["accuracy"] > 30
