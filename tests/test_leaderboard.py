@@ -195,6 +195,7 @@ def test_exported_arrays_are_those_of_the_worlds(tmp_path):
     assert len(arrays) == 4 + 4 * 3
 
 
+@pytest.mark.long
 def test_the_command_exports_with_the_checksum(tmp_path, capsys):
     path = tmp_path / "worlds.npz"
     flags = ["--num-clients", "8", "--num-samples", "5", "--num-trials", "2"]
@@ -286,6 +287,7 @@ def taken(document):
     return True
 
 
+@pytest.mark.long
 def test_no_edit_of_a_file_is_an_error_of_the_program():
     """Each value in other forms, left out, renamed and twice."""
     document = submission()

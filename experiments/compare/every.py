@@ -26,7 +26,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import __version__, engine, report
-from cfljax.algorithms import REGISTRY
 from cfljax.base import ClientData, Task
 from cfljax.data import Images, ImageSet, load_writers
 from cfljax.models import mlp
@@ -35,6 +34,7 @@ from experiments.clove.rows import finish
 from experiments.clove.study import repetitions, rounds
 from experiments.compare import scenes, submissions
 from experiments.compare.arms import Arm, Contestant, Optimizer, parse, parse_all
+from experiments.compare.registered import is_own, registration
 from experiments.compare.rows import Result, Setting, compare_with_best, row_of
 from experiments.compare.scenes import (
     NUM_CLASSES,
@@ -278,7 +278,7 @@ def prepare(config: Config, options: Options) -> Prepared:
 
 def refusal(arm: Arm, world: str) -> str:
     """Why an algorithm cannot serve a world, whatever the network; empty if it can."""
-    if REGISTRY[arm.algorithm].needs_truth and world in scenes.WITHOUT_CLUSTERS:
+    if registration(arm.algorithm).needs_truth and world in scenes.WITHOUT_CLUSTERS:
         return "it is told the true clusters, and there are none"
     if arm.algorithm in ONE_SHOT and world == "drift":
         return "it finds clusters once, before they change"
@@ -415,23 +415,31 @@ def _submission(
     results: Sequence[Mapping[str, Result | str]],
 ) -> str:
     """The results in the form of the leaderboard."""
-    about, methods = engine.describe_run(), []
+    about = engine.describe_run()
     code = about["commit"] or {"id": __version__, "dirty": False}
     commit = code["id"] + "-dirty" * code["dirty"]
+    ours = {
+        "authors": ["The cfljax authors"],
+        "contact": "The cfljax authors",
+        "code": {"link": "cfljax", "commit": commit},
+        "licence": "Apache-2.0",
+    }
+    methods = []
     for contestant, own in zip(config.contestants, results, strict=True):
+        arm = contestant.arm
         tried = [len(r.settings) for r in own.values() if isinstance(r, Result)]
-        method = {
-            "name": contestant.arm.text,
-            "authors": ["The cfljax authors"],
-            "contact": "The cfljax authors",
-            "code": {"link": "cfljax", "commit": commit},
-            "citation": REGISTRY[contestant.arm.algorithm].paper,
-            "licence": "Apache-2.0",
-            "machine": f"{about['cores']} cores, {about['device']}",
-            "settings_tried": max(tried, default=0),
-            "worlds": {world: _entry(own[world], config) for world in prepared.worlds},
-        }
-        methods.append(method)
+        # What an algorithm of the user's own is, its author adds.
+        paper = {"citation": registration(arm.algorithm).paper}
+        about_it = {} if is_own(arm.algorithm) else ours | paper
+        methods.append(
+            {
+                "name": arm.name,
+                **about_it,
+                "machine": f"{about['cores']} cores, {about['device']}",
+                "settings_tried": max(tried, default=0),
+                "worlds": {w: _entry(own[w], config) for w in prepared.worlds},
+            }
+        )
     return submissions.text(comparison_of(config, prepared), methods)
 
 
@@ -545,8 +553,9 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
     costs = []
     for name, own in by_algorithm.items():
         done = [row for row in own.values() if "accuracy" in row]
-        known = {key: [row[key] for row in done if key in row] for key in _COSTS}
-        means = {key: float(np.mean(own)) for key, own in known.items() if own}
+        told = {key: [row.get(key, np.nan) for row in done] for key in _COSTS}
+        known = {key: own for key, own in told.items() if np.isfinite(own).any()}
+        means = {key: float(np.nanmean(own)) for key, own in known.items()}
         if done:
             costs.append({"algorithm": name, **means})
     why = sorted(

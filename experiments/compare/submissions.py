@@ -223,18 +223,16 @@ def text(comparison: Mapping[str, Any], methods: Iterable[Mapping[str, Any]]) ->
 
     Args:
       comparison: what makes its numbers comparable.
-      methods: at least one.
+      methods: at least one. Nothing is checked, see `faults`.
 
     Raises:
-      RefusedError: with what is wrong with it.
+      ValueError: for a number that is not finite.
     """
     document = {
         "schema": SCHEMA,
         "comparison": dict(comparison),
         "methods": list(map(dict, methods)),
     }
-    if found := faults(document):
-        raise RefusedError(found)
     written = json.dumps(document, indent=1, allow_nan=False)
     # Within a text there is no end of a line.
     return re.sub(r'\[\n[^][{}"]*\]', lambda m: _on_one_line(m[0]), written) + "\n"
