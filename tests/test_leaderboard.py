@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import types
-from typing import get_args
+from typing import Any, get_args
 
 import hypothesis.strategies as st
 import jax
@@ -256,7 +256,7 @@ def test_what_is_right_has_no_faults():
 def test_every_fault_is_told_with_its_place(place, value, line):
     document = copy.deepcopy(submission())
     *above, last = [int(p) if p.isdecimal() else p for p in place.split(".")]
-    parent = document
+    parent: Any = document
     for part in above:
         parent = parent[part]
     parent[last] = value
@@ -321,7 +321,7 @@ PLACES = [*leaves(submission()), *containers(submission())]
 @always(place=st.sampled_from(PLACES), value=JSON)
 def test_anything_anywhere_is_taken_or_refused(place, value):
     document = copy.deepcopy(submission())
-    parent = document
+    parent: Any = document
     for part in place[:-1]:
         parent = parent[part]
     parent[place[-1]] = value

@@ -405,8 +405,9 @@ def config_of(comparison: Mapping[str, Any]) -> Config:
       ValueError: if there is none.
     """
     names = {field.name for field in dataclasses.fields(Config)}
-    own = {name: value for name, value in comparison.items() if name in names}
-    return Config(**(own | {"step_sizes": tuple(comparison["step_sizes"])}))
+    own: dict[str, Any] = {n: v for n, v in comparison.items() if n in names}
+    own["step_sizes"] = tuple(comparison["step_sizes"])
+    return Config(**own)
 
 
 def _submission(

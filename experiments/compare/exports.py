@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from cfljax import report
+from cfljax.base import ClientData
 from experiments.compare import every
 from experiments.compare.every import Config
 from experiments.compare.scenes import WORLDS, Clients
@@ -30,8 +31,9 @@ def write(config: Config, options: Options, path: pathlib.Path) -> dict[str, Any
     prepared = every.prepare(config, options)
     comparison = every.comparison_of(config, prepared)
     arrays = arrays_of(prepared.clients, prepared.worlds)
+    told: dict[str, Any] = {"comparison": json.dumps(comparison), **arrays}
     with report.replacing(path) as temporary:
-        np.savez_compressed(temporary, comparison=json.dumps(comparison), **arrays)
+        np.savez_compressed(temporary, **told)
     shapes = "".join(
         f"\n{name}: {own.dtype} {own.shape}" for name, own in arrays.items()
     )
@@ -55,10 +57,10 @@ def arrays_of(
     places = [list(WORLDS).index(world) for world in worlds]
     found = {}
     for name, own in clients._asdict().items():
-        is_plain = not isinstance(own, tuple)
-        leaves = {name: own} if is_plain else own._asdict()
+        is_data = isinstance(own, ClientData)
+        leaves = own._asdict() if is_data else {"": own}
         for leaf, values in leaves.items():
             array = np.asarray(values)
             by_world = array.reshape(len(WORLDS), -1, *array.shape[1:])[places]
-            found[leaf if is_plain else f"{name}_{leaf}"] = by_world
+            found["_".join(filter(None, [name, leaf]))] = by_world
     return found

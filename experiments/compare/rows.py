@@ -181,7 +181,7 @@ def compare_with_best(
       values: accuracies of each seed in per cent; None of a row without.
       error_rate: of all differences together, over which it is divided.
     """
-    done = [pair for pair in zip(table, values, strict=True) if pair[1] is not None]
+    done = [(r, own) for r, own in zip(table, values, strict=True) if own is not None]
     if not done:
         return
     best, reference = max(done, key=lambda pair: pair[0]["accuracy"])

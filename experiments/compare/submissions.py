@@ -132,8 +132,9 @@ def _line(error: ValidationError) -> str:
 
 def _fault(error: ValidationError) -> str:
     """What must be, and what is, behind the name of a place."""
-    kind, value, there = error.validator, error.validator_value, error.instance
-    own = error.schema if isinstance(error.schema, dict) else {}
+    kind, there = str(error.validator), error.instance
+    value: Any = error.validator_value
+    own: Any = error.schema
     if kind == "required":
         return f"lacks {', '.join(name for name in value if name not in there)}"
     if kind == "additionalProperties":
