@@ -132,8 +132,9 @@ def _line(error: ValidationError) -> str:
 
 def _fault(error: ValidationError) -> str:
     """What must be, and what is, behind the name of a place."""
-    kind, there = str(error.validator), error.instance
+    kind = str(error.validator)
     value: Any = error.validator_value
+    there: Any = error.instance
     own: Any = error.schema
     if kind == "required":
         return f"lacks {', '.join(name for name in value if name not in there)}"
