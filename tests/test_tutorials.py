@@ -69,8 +69,10 @@ def test_the_example_of_a_submission_is_right():
 
 @pytest.mark.slow
 def test_leaderboard(capsys, tmp_path, monkeypatch):
-    """The example is `local`: seven worlds of eight seeds do not tell them apart, and do
-    where the network starts otherwise."""
+    """The example is `local`: in seven worlds, eight seeds do not tell them apart.
+
+    Control: where the network starts otherwise, they do.
+    """
     save_no_figures(monkeypatch)
     flags = ["--num-clients", "8", "--num-hidden", "16", "--num-rounds", "4"]
     flags += ["--num-trials", "8", "--step-sizes", ".3", ".1", "--error-rate", ".001"]
