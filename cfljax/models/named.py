@@ -47,7 +47,8 @@ def named_function(argument: str, name: str) -> Callable[..., Any]:
         function. What the user's own code raises is not caught.
     """
     module_name, is_given, function_name = name.partition(":")
-    if not (module_name and is_given and function_name):
+    is_module = all(map(str.isidentifier, module_name.split(".")))
+    if not (is_module and is_given and function_name):
         raise ValueError(
             f"`{argument}` must be MODULE:FUNCTION, such as my_module:make, got "
             f"{name!r}."
