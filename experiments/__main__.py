@@ -123,6 +123,58 @@ def gallery(arguments: argparse.Namespace) -> int:
     return 1 if summary["failed"] else 0
 
 
+def compare(arguments: argparse.Namespace) -> int:
+    """Compare algorithms, or serve the leaderboard; the exit status."""
+    if arguments.action is None:
+        return execute(arguments)
+    return export(arguments) if arguments.action == "export" else submit(arguments)
+
+
+def submit(arguments: argparse.Namespace) -> int:
+    """Take submissions into a board and draw it; 2 if one of them is refused."""
+    out = arguments.out or arguments.board
+    check_folder(arguments.board)
+    check_folder(out)
+    from experiments.compare import board
+
+    try:
+        found, written = board.add(
+            arguments.files,
+            arguments.board,
+            replaces=arguments.replace,
+            is_rehearsal=arguments.dry_run,
+        )
+    except board.RefusedError as error:
+        for line in error.lines:
+            command.complain(line)
+        return error.exit_status
+    files = list(map(str, written))
+    if arguments.dry_run:
+        lines = [f"would write {file}" for file in files] or ["nothing is new"]
+        summary = {"headline": "\n".join(["all is right", *lines]), "files": []}
+    else:
+        with _importing():
+            from experiments.compare.standings import draw
+        drawn = draw(found, out)
+        summary = {**drawn, "files": [*files, *drawn["files"]]}
+    _print(summary, as_json=arguments.json)
+    return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the data of `compare.all` for other frameworks; always 0."""
+    if arguments.out.suffix != ".npz":
+        raise ValueError(f"`--out` must name a file FILE.npz, got {arguments.out}.")
+    data = check_data(arguments.data) or folder_from_environment()
+    check_folder(arguments.out.parent)
+    with _importing():
+        from experiments.compare.exports import write
+    options = Options(out=arguments.out.parent, data=data)
+    summary = write(configure(arguments), options, arguments.out)
+    _print(summary, as_json=arguments.json)
+    return 0
+
+
 def launch(arguments: argparse.Namespace) -> int:
     """Run an experiment by several workers; 1 if one of them failed here."""
     from experiments import launch as launched
@@ -371,8 +423,8 @@ COMMANDS = (
         "compare",
         "compare algorithms on data and sizes of your own",
         flags_of.add_compare,
-        execute,
-        "[ALGORITHM ...] [FLAGS]",
+        compare,
+        "[ALGORITHM ...|submit|export] [FLAGS]",
         (
             "compare fedavg ifca --dataset my.npz --task my_module:make",
             "compare --algorithms fedavg,ifca,ditto:penalty=.1 "
@@ -381,6 +433,8 @@ COMMANDS = (
             "--step-sizes .1 .03",
             "compare --dataset digits --algorithms fedavg,ifca "
             "--search fedavg:proximal=0,.1",
+            "compare submit mine.json   # to the leaderboard of compare.all;",
+            "compare export --out worlds.npz   # its data, for any framework",
         ),
         stopped=_RESUMES,
     ),

@@ -24,6 +24,8 @@ USUAL = "quick"  # The preset, unless one is named.
 _BESIDE = ("source", "precision")
 _MOST_MEMORY = 1e9  # GiB.
 _FOLDER: dict[str, Any] = {"type": pathlib.Path, "metavar": "FOLDER"}
+# What `compare` does for the leaderboard, and what follows the word.
+_OF_BOARD = {"submit": "[FILE ...] [FLAGS]", "export": "--out FILE [FLAGS]"}
 _BUCKET = "s3://BUCKET/PREFIX"
 
 
@@ -48,7 +50,14 @@ def add_bench(parser: Parser, words: Sequence[str]) -> None:
 
 
 def add_compare(parser: Parser, words: Sequence[str]) -> None:
-    """The flags of `compare`."""
+    """The flags of `compare`, or of what the first word asks of the leaderboard."""
+    action = next(iter(words), None)
+    parser.set_defaults(action=action if action in _OF_BOARD else None)
+    if action in _OF_BOARD:
+        parser.add_argument("action", choices=(action,), help=argparse.SUPPRESS)
+        parser.usage = f"{parser.prog} {action} {_OF_BOARD[action]}"
+        add = _add_submit if action == "submit" else _add_export
+        return add(parser)
     parser.set_defaults(id="", preset=None)
     parser.add_argument(
         "names",
@@ -58,6 +67,73 @@ def add_compare(parser: Parser, words: Sequence[str]) -> None:
     )
     _add_config(parser.add_argument_group("the size of the whole"))
     _add_all(parser, words, registry.COMPARISON)
+
+
+def _add_submit(parser: Parser) -> None:
+    """The flags of `compare submit`."""
+    parser.description = (
+        "Check submissions to the leaderboard of compare.all, add them to it and draw "
+        "it; without\nany, draw it again."
+    )
+    parser.epilog = (
+        f"examples:\n  {parser.prog} submit mine.json --dry-run\n"
+        f"  {parser.prog} submit results/compare.all/quick/results.json mine.json "
+        "--board FOLDER"
+    )
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="submissions, in the form that docs/leaderboard.md explains",
+    )
+    parser.add_argument(
+        "--board",
+        default=pathlib.Path("figures", "leaderboard"),
+        help="folder of the board, with a file for each method, all of one comparison; "
+        "made by its first submission (default: figures/leaderboard)",
+        **_FOLDER,
+    )
+    parser.add_argument(
+        "--out",
+        help="folder that table and figure are written to (default: that of --board)",
+        **_FOLDER,
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="put methods in the place of others of their name, which are refused else",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what is wrong, or what would be written, and write nothing",
+    )
+    _add_json(parser)
+
+
+def _add_export(parser: Parser) -> None:
+    """The flags of `compare export`."""
+    parser.description = (
+        "Write the data of all worlds and seeds of compare.all, for algorithms of your "
+        "own in any\nframework; flags are those of `run compare.all`."
+    )
+    parser.epilog = (
+        f"examples:\n  {parser.prog} export --out worlds.npz\n"
+        f"  {parser.prog} export --preset paper --data FOLDER --out worlds.npz"
+    )
+    parser.set_defaults(id="compare.all")
+    _add_preset(parser)
+    flags.add_fields(parser, flags.fields_of(registry.EXPERIMENTS["compare.all"]))
+    _add_data(parser)
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        required=True,
+        metavar="FILE",
+        help="file of NumPy that is written, FILE.npz",
+    )
+    _add_json(parser)
 
 
 def add_launch(parser: Parser, words: Sequence[str]) -> None:
@@ -523,7 +599,7 @@ def find(entries: Mapping[str, Entry], name: str) -> Entry:
 
 def entry_of(arguments: argparse.Namespace) -> Entry:
     """What is to be run."""
-    if arguments.command == "compare":
+    if arguments.command == "compare" and not arguments.id:
         return registry.COMPARISON
     is_bench = arguments.command == "bench"
     entries = registry.BENCHMARKS if is_bench else registry.EXPERIMENTS

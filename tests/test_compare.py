@@ -24,7 +24,7 @@ from cfljax.report import read_csv
 from experiments.__main__ import main
 from experiments.clove.sources import Source
 from experiments.clove.study import rand_index
-from experiments.compare import arms, rows, study
+from experiments.compare import arms, registered, rows, study
 from experiments.compare.trial import DIMS, Sizes, draw_clients, simulate
 from experiments.options import Options
 
@@ -355,7 +355,8 @@ def test_arguments_reach_the_constructor(monkeypatch):
     defaults = {"step_size": 0.1, "max_clusters": 9, "radius": 1.0, "extra": 9.0}
     defaults["left_out"] = 9.0
     row = Registration(made_up, "", defaults, clustered=True)  # pyright: ignore
-    monkeypatch.setattr(arms, "REGISTRY", {"made_up": row})
+    for module in (arms, registered):
+        monkeypatch.setattr(module, "REGISTRY", {"made_up": row})
     setup = arms.Setup(2, 10, 20, 5, 4, "sgd", 5)
 
     def told(text):

@@ -40,6 +40,9 @@ def test_the_function_makes_the_task_of_the_data():
     [
         ("make", "must be MODULE:FUNCTION, such as my_module:make, got 'make'"),
         (":make", "must be MODULE:FUNCTION"),
+        (".mine_for_a_test:make", "must be MODULE:FUNCTION"),
+        ("mine_for_a_test..x:make", "must be MODULE:FUNCTION"),
+        ("a\0b:make", "must be MODULE:FUNCTION"),
         ("absent_for_a_test:make", "'absent_for_a_test', which Python does not find"),
         ("mine_for_a_test:mike", "no function of mine_for_a_test; it has make, number"),
         ("mine_for_a_test:constant", "'constant', which is no function"),

@@ -1,10 +1,15 @@
 """Tutorials run as they are printed."""
 
+import json
 import pathlib
 import re
 
 import matplotlib
 import pytest
+from toy_experiments import save_no_figures
+
+from experiments.__main__ import main
+from experiments.compare.submissions import faults
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 
@@ -49,3 +54,44 @@ def test_own_algorithm(capsys):
         exec(block, names)
     away, shape = capsys.readouterr().out.splitlines()
     assert float(away) < 1e-5 and shape == "(2, 6, 5)"
+
+
+def test_the_example_of_a_submission_is_right():
+    text = (DOCS / "leaderboard.md").read_text()
+    (example,) = re.findall(r"```json\n(.*?)```", text, flags=re.S)
+    document = json.loads(example)
+    assert faults(document) == []
+    document["methods"][0]["worlds"]["label_skew"]["test"][1] = 69.0
+    document["methods"][0]["settings_tried"] = 4
+    (line,) = faults(document)
+    assert f"error: mine.json: {line}\n" in text
+
+
+@pytest.mark.slow
+def test_leaderboard(capsys, tmp_path, monkeypatch):
+    """The example is `local`: in seven worlds, eight seeds do not tell them apart.
+
+    Control: where the network starts otherwise, they do.
+    """
+    save_no_figures(monkeypatch)
+    flags = ["--num-clients", "8", "--num-hidden", "16", "--num-rounds", "4"]
+    flags += ["--num-trials", "8", "--step-sizes", ".3", ".1", "--error-rate", ".001"]
+    assert main(["compare", "export", "--out", "worlds.npz", *flags]) == 0
+    words = ["run", "compare.all", "--algorithms", "local", "--out", "out", *flags]
+    assert main(words) == 0
+    block = re.findall(
+        r"```python\n(.*?)```", (DOCS / "leaderboard.md").read_text(), flags=re.S
+    )[0]
+    told_apart = {}
+    for name, code in (
+        ("as printed", block),
+        ("otherwise", block.replace("-1 / root, 1 / root", "-3 / root, 3 / root")),
+    ):
+        exec(code, {})
+        capsys.readouterr()
+        files = ["mine.json", "out/results.json", "--board", name]
+        assert main(["compare", "submit", *files, "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        assert len(rows) == 2 * 7
+        told_apart[name] = {row["world"] for row in rows if not row["with_best"]}
+    assert told_apart["as printed"] == set() < told_apart["otherwise"]

@@ -5,6 +5,7 @@ from .image_networks import cnn as cnn
 from .image_networks import deep_cnn as deep_cnn
 from .image_networks import femnist_cnn as femnist_cnn
 from .linear_regression import linear as linear
+from .named import named_function as named_function
 from .named import named_task as named_task
 from .normalised import normalised as normalised
 from .perceptron import mlp as mlp

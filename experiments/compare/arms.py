@@ -5,6 +5,8 @@ An arm is an algorithm with what is changed of its arguments:
     ditto                       as its authors have it
     ditto:penalty=.1            one argument changed
     fedavg:proximal=.1:decay=.99  two, here of the local update
+    my_module:make              a function of the user's own, see `registered`
+    my_module:make@0a1b2c:share=.3  its code, by which results are found, and a change
 
 A text is canonical: equal arguments give equal texts.
 """
@@ -37,6 +39,7 @@ from experiments.checks import (
 from experiments.clove.methods import first_split
 from experiments.clove.partitions import Partition
 from experiments.clove.sources import Dataset
+from experiments.compare.registered import code_of, registration
 
 Optimizer = Literal["sgd", "momentum", "adam"]
 _OPTIMIZERS: Mapping[Optimizer, Callable[[Any], optax.GradientTransformation]] = {
@@ -74,15 +77,24 @@ _INSTEAD = {
 class Arm:
     """An algorithm with what is changed of its arguments."""
 
-    algorithm: str  # a key of `REGISTRY`
+    algorithm: str  # a key of `REGISTRY`, or "MODULE:FUNCTION"
     # Names of arguments with their values, in the order given.
     changes: tuple[tuple[str, Value], ...] = ()
+    code: str = ""  # digest of it, of the user's own
 
     @property
     def text(self) -> str:
         """Reads back to the arm."""
+        return self._text_of(f"{self.algorithm}@{self.code}".rstrip("@"))
+
+    @property
+    def name(self) -> str:
+        """As the text, whatever the code."""
+        return self._text_of(self.algorithm)
+
+    def _text_of(self, algorithm: str) -> str:
         pairs = [f"{name}={_text_of(value)}" for name, value in self.changes]
-        return ":".join([self.algorithm, *pairs])
+        return ":".join([algorithm, *pairs])
 
     def with_changes(self, changes: Iterable[tuple[str, Value]]) -> "Arm":
         """The arm with more changes, of arguments that it has none of."""
@@ -108,9 +120,10 @@ class Config:
     """Everything that the results depend on. One field, one flag."""
 
     algorithms: tuple[str, ...] = ("fedavg", "ifca", "local")
-    """Names, joined by commas or spaces, or all; NAME:ARGUMENT=VALUE changes an
-    argument of the constructor, or batch_size, num_epochs, decay, proximal and
-    keep_optimizer of local training."""
+    """Names, joined by commas or spaces, or all, or MODULE:FUNCTION of your own as
+    docs/own_algorithm.md explains; NAME:ARGUMENT=VALUE changes an argument of the
+    constructor, or batch_size, num_epochs, decay, proximal and keep_optimizer of local
+    training."""
     dataset: str = "mnist"
     """digits, mnist, fashion_mnist, cifar10, ag_news or amazon_reviews, whose files
     --data or CFLJAX_DATA find; or FILE.npz, data of your own as
@@ -292,15 +305,26 @@ def parse_all(texts: Iterable[str], *, every: Iterable[str] | None = None) -> li
 
 
 def parse(text: str) -> Arm:
-    """The arm of `NAME` or `NAME:ARGUMENT=VALUE:...`.
+    """The arm of `NAME` or `NAME:ARGUMENT=VALUE:...`, NAME of the registry or
+    `MODULE:FUNCTION`.
 
     Raises:
       ValueError: naming the nearest name if there is no such algorithm or argument, or
-        what the argument must be.
+        what the argument must be; or if a function is of other code than the text says.
     """
     name, *changes = text.split(":")
+    code = ""
     if name not in REGISTRY:
-        raise ValueError(nearest(name, list(REGISTRY), "algorithm"))
+        if not changes or "=" in changes[0]:
+            raise ValueError(nearest(name, list(REGISTRY), "algorithm"))
+        function, _, wanted = changes.pop(0).partition("@")
+        name = f"{name}:{function}"
+        code = code_of(name)
+        if wanted not in ("", code):
+            raise ValueError(
+                f"`algorithms`: {name} has the code {code} here, got {text!r}; leave "
+                "the code out to run what is here."
+            )
     allowed = _arguments(name)
     found: dict[str, Value] = {}
     for change in changes:
@@ -312,13 +336,13 @@ def parse(text: str) -> Arm:
         if argument not in allowed:
             raise ValueError(nearest(argument, list(allowed), f"argument of {name}"))
         found[argument] = _read(value, allowed[argument], f"{name}:{argument}")
-    return Arm(name, tuple(found.items()))
+    return Arm(name, tuple(found.items()), code)
 
 
 @functools.cache
 def _arguments(name: str) -> Mapping[str, Any]:
     """Annotations of all arguments that may be changed, the local update's first."""
-    row = REGISTRY[name]
+    row = registration(name)
     hints = typing.get_type_hints(row.constructor)
     own = {n: hints[n] for n in _accepted(name) if _wanted(hints.get(n))}
     taken = ["clusters", "num_classes"] + ["num_clusters"] * row.needs_truth
@@ -332,7 +356,7 @@ def _arguments(name: str) -> Mapping[str, Any]:
 
 def _accepted(name: str) -> Mapping[str, inspect.Parameter]:
     """The parameters of an algorithm's constructor."""
-    return inspect.signature(REGISTRY[name].constructor).parameters
+    return inspect.signature(registration(name).constructor).parameters
 
 
 def _trains(name: str) -> bool:
@@ -342,7 +366,7 @@ def _trains(name: str) -> bool:
 
 def finds_clusters(arm: Arm) -> bool:
     """Whether an algorithm looks for clusters of clients."""
-    row = REGISTRY[arm.algorithm]
+    row = registration(arm.algorithm)
     told = row.clustered or "max_clusters" in _accepted(arm.algorithm)
     return (told or "num_clusters" in dict(arm.changes)) and not row.needs_truth
 
@@ -474,7 +498,7 @@ def build(
     Raises:
       ValueError: as the constructor.
     """
-    row, accepted = REGISTRY[arm.algorithm], _accepted(arm.algorithm)
+    row, accepted = registration(arm.algorithm), _accepted(arm.algorithm)
     # What has a default of its own keeps it: that of its authors, but for a number of
     # rounds, which is a share of the run's.
     lacking = (inspect.Parameter.empty, None)
@@ -505,4 +529,10 @@ def build(
         given["update"] = LocalUpdate(**training)
     if isinstance(given.get("radius"), Percent):
         given["radius"] = quantile_radius(given["radius"].value / 100)
-    return row.constructor(task, **given)
+    algorithm = row.constructor(task, **given)
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            f"`algorithms`: {arm.algorithm} must give a `cfl.Algorithm`, got "
+            f"{type(algorithm).__name__}."
+        )
+    return algorithm

@@ -8,6 +8,7 @@ left out. No paper compares so many; the worlds are those of its baselines' pape
 Each algorithm has as many settings as the others, chosen in each world by accuracy on
 validation samples alone, and the same data, seeds, network, rounds and local epochs.
 Where an algorithm cannot serve a world the table says "does not apply", and why.
+results.json has the numbers of each seed, in the form of the leaderboard.
 """
 
 import dataclasses
@@ -24,17 +25,17 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
-from cfljax import engine, intervals, report
-from cfljax.algorithms import REGISTRY
+from cfljax import __version__, engine, report
 from cfljax.base import ClientData, Task
 from cfljax.data import Images, ImageSet, load_writers
 from cfljax.models import mlp
 from experiments.checks import check_several, configuration
 from experiments.clove.rows import finish
 from experiments.clove.study import repetitions, rounds
-from experiments.compare import scenes
+from experiments.compare import scenes, submissions
 from experiments.compare.arms import Arm, Contestant, Optimizer, parse, parse_all
-from experiments.compare.rows import Result, Setting, bounded, row_of
+from experiments.compare.registered import is_own, registration
+from experiments.compare.rows import Result, Setting, compare_with_best, row_of
 from experiments.compare.scenes import (
     NUM_CLASSES,
     NUM_CLUSTERS,
@@ -249,8 +250,13 @@ class Prepared(NamedTuple):
     source: str  # where they are from
 
 
-def _prepared(config: Config, options: Options) -> Prepared:
-    """The data of all worlds."""
+def prepare(config: Config, options: Options) -> Prepared:
+    """The data of all worlds.
+
+    Raises:
+      ValueError: if the samples do not suffice, or are damaged.
+      FileNotFoundError: if there are none.
+    """
     found = find_images(config.dataset, options, fall_back=False)
     images = Images(*found.arrays, source=found.source)
     note, writers = found.note, None
@@ -281,7 +287,7 @@ def _prepared(config: Config, options: Options) -> Prepared:
 
 def refusal(arm: Arm, world: str) -> str:
     """Why an algorithm cannot serve a world, whatever the network; empty if it can."""
-    if REGISTRY[arm.algorithm].needs_truth and world in scenes.WITHOUT_CLUSTERS:
+    if registration(arm.algorithm).needs_truth and world in scenes.WITHOUT_CLUSTERS:
         return "it is told the true clusters, and there are none"
     if arm.algorithm in ONE_SHOT and world == "drift":
         return "it finds clusters once, before they change"
@@ -329,7 +335,7 @@ def grid_of(
 
 def jobs(config: Config, options: Options) -> list[Job]:
     """The sweeps of all algorithms and their settings; raises as `main`."""
-    prepared = _prepared(config, options)
+    prepared = prepare(config, options)
     return [
         job
         for contestant in config.contestants
@@ -358,7 +364,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
       SweepError: if no algorithm finished.
     """
     started = time.perf_counter()
-    prepared = _prepared(config, options)
+    prepared = prepare(config, options)
     results = [
         _results(config, options, prepared, contestant)
         for contestant in config.contestants
@@ -384,8 +390,87 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         failures=sum(row.get("failed", 0) for row in table),
         source=prepared.source,
     )
-    finished["files"].append(str(told))
+    path = options.out / "results.json"
+    report.write_text(path, _submission(config, prepared, results))
+    finished["files"] += [str(told), str(path)]
     return {"experiment": "compare.all", "source": prepared.source, **finished}
+
+
+# What numbers do not depend on, or only those of one method.
+_BESIDE_COMPARISON = ("algorithms", "clients_per_chunk", "is_long")
+
+
+def comparison_of(config: Config, prepared: Prepared) -> dict[str, Any]:
+    """What makes numbers of methods comparable, as the leaderboard's form has it."""
+    whole = dataclasses.asdict(config)
+    own = {n: value for n, value in whole.items() if n not in _BESIDE_COMPARISON}
+    own["step_sizes"] = list(config.step_sizes)
+    found = {"checksum": prepared.trial.checksum, "worlds": prepared.worlds}
+    return found | own
+
+
+def config_of(comparison: Mapping[str, Any]) -> Config:
+    """The configuration that a comparison is of, of all algorithms.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    names = {field.name for field in dataclasses.fields(Config)}
+    own: dict[str, Any] = {n: v for n, v in comparison.items() if n in names}
+    own["step_sizes"] = tuple(comparison["step_sizes"])
+    return Config(**own)
+
+
+def _submission(
+    config: Config,
+    prepared: Prepared,
+    results: Sequence[Mapping[str, Result | str]],
+) -> str:
+    """The results in the form of the leaderboard."""
+    about = engine.describe_run()
+    code = about["commit"] or {"id": __version__, "dirty": False}
+    commit = code["id"] + "-dirty" * code["dirty"]
+    ours = {
+        "authors": ["The cfljax authors"],
+        "contact": "The cfljax authors",
+        "code": {"link": "cfljax", "commit": commit},
+        "licence": "Apache-2.0",
+    }
+    methods = []
+    for contestant, own in zip(config.contestants, results, strict=True):
+        arm = contestant.arm
+        tried = [len(r.settings) for r in own.values() if isinstance(r, Result)]
+        # What an algorithm of the user's own is, its author adds.
+        paper = {"citation": registration(arm.algorithm).paper}
+        about_it = {} if is_own(arm.algorithm) else ours | paper
+        methods.append(
+            {
+                "name": arm.name,
+                **about_it,
+                "machine": f"{about['cores']} cores, {about['device']}",
+                "settings_tried": max(tried, default=0),
+                "worlds": {w: _entry(own[w], config) for w in prepared.worlds},
+            }
+        )
+    return submissions.text(comparison_of(config, prepared), methods)
+
+
+def _entry(result: Result | str, config: Config) -> dict[str, Any]:
+    """What the form has of an algorithm in a world; further measures that are not
+    numbers are left out."""
+    if isinstance(result, str):
+        return {"does_not_apply": " ".join(result.split())[:1000]}
+    chosen = result.chosen
+    if chosen is None or not np.all(np.isfinite(_last(result))):
+        return {"failed": "no setting has an accuracy for every seed"}
+    row = row_of(result, config)
+    found = {n: chosen.values(n)[:, -1] for n in ("validation", "test")}
+    found["newcomers"] = chosen.values("newcomers")
+    if "rand_index" in row:
+        found["rand_index"] = np.clip(chosen.values("rand_index")[:, -1], -1, 1)
+    found |= {n: np.asarray(row[n]) for n in _COSTS}
+    known = {n: own.tolist() for n, own in found.items() if np.isfinite(own).all()}
+    return {"chosen": result.chosen_text or "as asked for", **known}
 
 
 def _results(
@@ -425,32 +510,31 @@ def rows(
     difference to the best one of the same seeds, and the world's error rate is divided
     over all of them; `with_best` whether that may be zero.
     """
-    found = []
+    table, values = [], []
     for contestant, result in zip(config.contestants, results, strict=True):
         row: dict[str, Any] = {"world": world, "algorithm": contestant.arm.text}
         if isinstance(result, str):
             row["does_not_apply"] = result
         else:
             row |= row_of(result, config)
-        found.append((row, result))
-    done = [pair for pair in found if "accuracy" in pair[0]]
-    if not done:
-        return [row for row, _ in found]
-    best = max(done, key=lambda pair: pair[0]["accuracy"])[1]
-    rate = intervals.divide(config.error_rate, max(1, len(done) - 1))
-    for row, result in done:
-        row["with_best"] = True
-        if result is not best:
-            apart = _last(result) - _last(best)
-            row |= bounded(apart, "minus_best", rate, (-100.0, 100.0))
-            row["with_best"] = bool(row["minus_best_high"] >= 0)
-    return [row for row, _ in found]
+        table.append(row)
+        values.append(_last(result) if "accuracy" in row else None)
+    compare_with_best(table, values, config.error_rate)
+    return table
 
 
 def _last(result: Result | str) -> Float[np.ndarray, " seeds"]:
     """Accuracy on test samples behind the last round, in per cent."""
     assert isinstance(result, Result) and result.chosen is not None
     return 100 * result.chosen.values("test")[:, -1]
+
+
+# Of all clients in a round, with headings.
+_COSTS = {
+    "received_mib": "MiB down",
+    "sent_mib": "MiB up",
+    "seconds_per_round": "s / round",
+}
 
 
 def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
@@ -481,21 +565,16 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
     costs = []
     for name, own in by_algorithm.items():
         done = [row for row in own.values() if "accuracy" in row]
-        mean = lambda key, done=done: float(np.mean([row[key] for row in done]))
+        told = {key: [row.get(key, np.nan) for row in done] for key in _COSTS}
+        known = {key: own for key, own in told.items() if np.isfinite(own).any()}
+        means = {key: float(np.nanmean(own)) for key, own in known.items()}
         if done:
-            names = ("received_mib", "sent_mib", "seconds_per_round")
-            costs.append({"algorithm": name, **{key: mean(key) for key in names}})
+            costs.append({"algorithm": name, **means})
     why: dict[str, dict[str, list[str]]] = {}
     for row in table:
         if "does_not_apply" in row:
             own = why.setdefault(row["does_not_apply"], {})
             own.setdefault(row["world"], []).append(row["algorithm"])
-    headings_of_costs = {
-        "algorithm": "algorithm",
-        "received_mib": "MiB down",
-        "sent_mib": "MiB up",
-        "seconds_per_round": "s / round",
-    }
     return "\n".join(
         [
             "Accuracy of clients' own test samples, in per cent:\n",
@@ -503,7 +582,7 @@ def markdown(table: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
             "Accuracy of newcomers, who never trained, in per cent:\n",
             shown(newcomers_of),
             "Of all clients in a round, means over worlds:\n",
-            report.concise(costs, headings_of_costs, digits=2),
+            report.concise(costs, {"algorithm": "algorithm", **_COSTS}, digits=2),
             *(f"- {_refused(own, worlds)}: {reason}" for reason, own in why.items()),
             "",
         ]

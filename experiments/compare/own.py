@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from cfljax import engine
-from cfljax.algorithms import REGISTRY
 from cfljax.base import ClientData, Task
 from cfljax.data import from_npz, split_samples
 from cfljax.models import mlp, named_task
 from experiments.compare.arms import Arm, Config
+from experiments.compare.registered import registration
 from experiments.compare.trial import AnyTrial, Clients, algorithm_of, run_once
 from experiments.study import trial_of
 
@@ -185,7 +185,7 @@ def refuse_impossible(config: Config, trial: OwnTrial, own: Own) -> None:
 
 def _check_known(arm: Arm, trial: OwnTrial, own: Own) -> None:
     """Raise ValueError where the clusters, or their number, must be known."""
-    row, given = REGISTRY[arm.algorithm], dict(arm.changes)
+    row, given = registration(arm.algorithm), dict(arm.changes)
     if row.needs_truth and own.clusters is None:
         raise ValueError(
             f"{arm.text} is told the true clusters, and {own.name} has no `clusters`."

@@ -168,6 +168,31 @@ def bounded(
     return {key: float(np.clip(value, *limits)) for key, value in found.items()}
 
 
+def compare_with_best(
+    table: Sequence[dict[str, Any]],
+    values: Sequence[Float[np.ndarray, " seeds"] | None],
+    error_rate: float,
+) -> None:
+    """Add to the rows of a world how they differ from the best of them: `minus_best`,
+    of the same seeds, and `with_best`, whether that may be zero.
+
+    Args:
+      table: rows, of which those with values have an `accuracy`.
+      values: accuracies of each seed in per cent; None of a row without.
+      error_rate: of all differences together, over which it is divided.
+    """
+    done = [(r, own) for r, own in zip(table, values, strict=True) if own is not None]
+    if not done:
+        return
+    best, reference = max(done, key=lambda pair: pair[0]["accuracy"])
+    rate = intervals.divide(error_rate, max(1, len(done) - 1))
+    for row, own in done:
+        row["with_best"] = True
+        if row is not best:
+            row |= bounded(own - reference, "minus_best", rate, (-100.0, 100.0))
+            row["with_best"] = bool(row["minus_best_high"] >= 0)
+
+
 def runs(results: Sequence[Result], config: Config) -> list[dict[str, Any]]:
     """One row for each run of each setting, accuracies from 0 to 1."""
     return [

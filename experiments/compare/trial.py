@@ -195,12 +195,21 @@ def observer(trial: Any) -> Callable[..., dict[str, Array]]:
         index = jnp.full((), jnp.nan, jnp.float32)
         if has_clusters and assignment is not None and truth is not None:
             # Who took part but lost the way is in no cluster, which is no clustering.
-            is_lost = jnp.any((info.received > 0) & (assignment == NO_CLUSTER))
+            took_part = getattr(info, "received", jnp.ones(truth.shape)) > 0
+            is_lost = jnp.any(took_part & (assignment == NO_CLUSTER))
             found = rand_index(assignment, truth).astype(index.dtype)
             index = jnp.where(is_lost, index, found)
-        return traffic(info) | {"rand_index": index}
+        return _traffic(info) | {"rand_index": index}
 
     return observe
+
+
+def _traffic(info: Any) -> dict[str, Array]:
+    """As `traffic`; NaN where an algorithm of the user's own does not tell."""
+    if hasattr(info, "received") and hasattr(info, "sent"):
+        return traffic(info)
+    unknown = jnp.full((), jnp.nan, jnp.float32)
+    return {"received": unknown, "sent": unknown}
 
 
 class Sizes(NamedTuple):
