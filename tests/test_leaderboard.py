@@ -30,11 +30,15 @@ from experiments.compare.every import Config
 from experiments.compare.scenes import WORLDS
 from experiments.compare.submissions import RefusedError, faults
 
+OF_TESTS = {"num_trials": 3, "num_rounds": 20, "step_sizes": (0.3, 0.1, 0.03, 0.01)}
 SHARES = [[0.90, 0.50, 0.70], [0.88, 0.47, 0.69], [0.91, 0.49, 0.72]]
 COMPARISON = {
     "checksum": "0123abcd",
     "worlds": ["label_skew", "drift"],
-    **{n: list(v) if isinstance(v, tuple) else v for n, v in vars(Config()).items()},
+    **{
+        n: list(v) if isinstance(v, tuple) else v
+        for n, v in vars(Config(**OF_TESTS)).items()
+    },
 }
 for name in ("algorithms", "clients_per_chunk", "is_long"):
     del COMPARISON[name]
@@ -129,12 +133,12 @@ def test_the_form_is_a_schema_of_what_the_comparison_has():
         "optimizer": list(get_args(Optimizer)),
     }
     assert own["properties"]["worlds"]["items"]["enum"] == list(WORLDS)
-    assert every.config_of(COMPARISON) == Config()
+    assert every.config_of(COMPARISON) == Config(**OF_TESTS)
 
 
 def test_results_of_compare_all_make_its_table(tmp_path, monkeypatch):
     save_no_figures(monkeypatch)
-    config = Config(algorithms=("fedavg", "ifca", "local"))
+    config = Config(algorithms=("fedavg", "ifca", "local"), **OF_TESTS)
     accuracies = [[[value] for value in own] for own in SHARES]
     seen = types.SimpleNamespace(contestants=config.contestants, num_rounds=20)
     results = made_up(("fedavg", "ifca", "local"), accuracies, seen)

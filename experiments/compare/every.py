@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from cfljax import __version__, engine, report
+from cfljax.algorithms import REGISTRY
 from cfljax.base import ClientData, Task
 from cfljax.data import Images, ImageSet, load_writers
 from cfljax.models import mlp
