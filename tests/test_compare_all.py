@@ -227,7 +227,7 @@ def test_the_command_writes_all_and_reads_it_again(tmp_path, capsys, monkeypatch
     summary = json.loads(capsys.readouterr().out)
     table = read_csv(tmp_path / "table.csv")
     assert len(table) == 2 * 7 and summary["failed_cells"] == 0
-    assert sum("does not apply" in line for line in (tmp_path / "table.md").open())
+    assert "does not apply" in (tmp_path / "table.md").read_text()
     assert run() == 0
     again = json.loads(capsys.readouterr().out)
     assert again["rows"] == summary["rows"]

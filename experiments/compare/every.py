@@ -469,7 +469,7 @@ def _entry(result: Result | str, config: Config) -> dict[str, Any]:
     found["newcomers"] = chosen.values("newcomers")
     if "rand_index" in row:
         found["rand_index"] = np.clip(chosen.values("rand_index")[:, -1], -1, 1)
-    found |= {n: np.asarray(row[n]) for n in _COSTS}
+    found |= {n: np.asarray(row[n]) for n in _COSTS if n in row}
     known = {n: own.tolist() for n, own in found.items() if np.isfinite(own).all()}
     return {"chosen": result.chosen_text or "as asked for", **known}
 

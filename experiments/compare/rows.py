@@ -153,7 +153,9 @@ def row_of(result: Result, config: Scored) -> dict[str, Any]:
     # The first run of a program warms up, others wait for other programs.
     row["seconds_per_round"] = float(np.min(chosen.seconds)) / config.num_rounds
     for name in ("received", "sent"):
-        row[f"{name}_mib"] = float(np.mean(chosen.values(name)))
+        mean = float(np.mean(chosen.values(name)))
+        if np.isfinite(mean):  # Which an algorithm of the user's own need not tell.
+            row[f"{name}_mib"] = mean
     return row
 
 
