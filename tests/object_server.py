@@ -7,6 +7,9 @@ at once. What it stores lives as long as the process of the tests.
 import contextlib
 import datetime
 import http.client
+import os
+import socket
+import struct
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -36,12 +39,14 @@ class Server:
     keeps_conditions: whether it looks at conditions of writes.
     is_away: whether it drops all connections.
     loses: of which request the answer is lost once it was done, if any.
+    resets: of which request the connection is reset before anything is done.
     """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.keeps_conditions, self.is_away = True, False
         self.loses: Callable[[Request], bool] = lambda request: False
+        self.resets: Callable[[Request], bool] = lambda request: False
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer | None = None
         self.port = 0
@@ -61,6 +66,11 @@ class Server:
         if self.is_away:
             raise ConnectionAbortedError("nobody is here")
         request = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if self.resets(request):
+            own: socket.socket = environ["werkzeug.socket"]
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.close(own.detach())
+            raise ConnectionAbortedError("the connection is reset")
         self.requests.append(request)
         if not self.keeps_conditions and request[0] == "PUT":
             for name in CONDITIONS:

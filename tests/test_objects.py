@@ -352,6 +352,24 @@ def test_a_write_whose_answer_was_lost_counts_once(server, url, local, monkeypat
     assert run["blocks"] == 4
 
 
+def test_a_write_whose_connection_broke_is_tried_again(server, url, local, monkeypatch):
+    """The library leaves that to us, as the write may have been done."""
+    broken: list[str] = []
+
+    def resets(request: Any) -> bool:
+        method, name = request
+        if method != "PUT" or len(broken) == 6 or broken.count(name) == 2:
+            return False
+        if not any(part in name for part in ("/cells/", "claims", "provenance")):
+            return False
+        broken.append(name)
+        return True
+
+    monkeypatch.setattr(server, "resets", resets)
+    assert finish(url).identical(local)
+    assert len(broken) == 6
+
+
 def test_a_block_that_another_run_has_put_meanwhile_stays(server, url, local, anew):
     """As one that was suspended behind its last look, and whose claim is over."""
     finish(url)

@@ -47,6 +47,7 @@ LEASE, BEAT = 60.0, 10.0
 PATIENCE = 60.0  # Seconds in which a server that went away may come back.
 _OPENING = 5.0  # Seconds in which one must be there at first.
 _ANSWER = 20.0  # Seconds that an answer may take.
+_PAUSE = 0.2  # Seconds from a broken connection to the next one.
 _ATTEMPTS = 200  # Of a write that other runs are always faster than.
 _READERS = 16  # Objects that are read at once.
 _CLAIMS, _ALIVE = "claims.json", "alive"
@@ -194,16 +195,26 @@ class Objects:
 
     def _put(self, name: str, content: bytes, tag: str | None) -> str | None:
         """Put where nothing is, or what has the tag; the new one, None if something
-        else is there."""
+        else is there, which may be this one: where a connection breaks it may have been
+        put, and is tried again, which obstore leaves to its callers."""
         from obstore import exceptions
 
         mode: Any = "create" if tag is None else {"e_tag": tag}
+        patience = PATIENCE if self._store is self._patient else _OPENING
+        end = time.monotonic() + patience
         with self._errors():
-            try:
-                done = self._store.put(name, content, mode=mode, use_multipart=False)
-            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-                return None
-        return done["e_tag"]
+            while True:
+                try:
+                    done = self._store.put(
+                        name, content, mode=mode, use_multipart=False
+                    )
+                    return done["e_tag"]
+                except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                    return None
+                except exceptions.BaseError as error:
+                    if not _is_unanswered(error) or time.monotonic() > end:
+                        raise
+                time.sleep(_PAUSE)
 
     def _fetch(self, name: str) -> None:
         """Copy an object into the folder, in pieces, however large it is."""
@@ -512,6 +523,11 @@ def _connection(url: str) -> Callable[[float], Any]:
     return connect
 
 
+def _is_unanswered(error: Exception) -> bool:
+    """Whether it is of a connection, and not what a server says."""
+    return "HTTP error" in str(error)
+
+
 def _reason(error: Exception, url: str) -> str:
     """What a server or the way to it said, in a few words."""
     from obstore import exceptions
@@ -529,6 +545,6 @@ def _reason(error: Exception, url: str) -> str:
         return os.strerror(error.errno)
     if code := re.search(r"<Code>(\w+)</Code>", text):
         return f"the server says {code[1]}"
-    if "HTTP error" in text:
+    if _is_unanswered(error):
         return f"no server answers at {_endpoint() or 'that of AWS'}"
     return " ".join(text.split())[:200] or type(error).__name__
