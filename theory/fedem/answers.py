@@ -100,7 +100,8 @@ def prove_answers(*, mean: str = "1") -> list[Step]:
     r"""At every input, where the components' chances are $\pi$: with $m = \sum_j \pi_j
     h_j$ the error of an answer $a$ is $\sum_j \pi_j (h_j - a)^2$ and what no answer
     changes, and (1) summed over $j$ less its value at $a = m$ is (2) $(a - m)^2$. The
-    cross-entropy of chances $a$ is that of $p = \sum_j \pi_j p_j$ and $KL(p \mid a)$."""
+    cross-entropy of chances $a$ is that of $p = \sum_j \pi_j p_j$, and $KL(p \mid
+    a)$."""
     import sympy
 
     weight, answer, other, total = sympy.symbols("pi a h m", real=True)
@@ -122,6 +123,15 @@ def prove_answers(*, mean: str = "1") -> list[Step]:
     ]
 
 
+def _errors(weight: float, separation: float, shift: float) -> tuple[float, float]:
+    """Squared error of the client's answer, and the least."""
+    pair = Pair(weight, separation / 2, shift)
+    return (
+        pair.squared(pair.mixed(pair.means, weight)),
+        pair.squared(pair.best(pair.means)),
+    )
+
+
 STATEMENTS = (
     row(
         id="fedem.answers",
@@ -131,8 +141,8 @@ STATEMENTS = (
         "least cross-entropy",
         preconditions=(
             "the law of inputs is the same in all components",
-            r"components are the truth: $h_j(x) = E[y \mid x, j]$, $p_j$ the chances of "
-            r"classes, $\pi$ the client's true weights",
+            r"components are the truth: $h_j(x) = E[y \mid x, j]$, $p_j$ the chances "
+            r"of classes, $\pi$ the client's true weights",
         ),
         check=check_answers,
         control={"shift": 0.5},
@@ -142,8 +152,8 @@ STATEMENTS = (
             Margin("distance of the components' inputs", 0.0, 0.0, at_least=False),
         ),
         evaluation=Evaluation(
-            quantity=r"squared error of $\sum_j \pi_j h_j(x)$, two components $h_{1, 2} "
-            r"= \pm \frac{\Delta}{2} x$, inputs $N(0, 1)$ and $N(s, 1)$",
+            quantity=r"squared error of $\sum_j \pi_j h_j(x)$, two components $h_{1, "
+            r"2} = \pm \frac{\Delta}{2} x$, inputs $N(0, 1)$ and $N(s, 1)$",
             parameters=(
                 parameter("weight", 0.3),
                 parameter("separation", 2.0),
@@ -168,12 +178,3 @@ STATEMENTS = (
         "half a deviation apart, and the proof's nine tenths of the mean.",
     ),
 )
-
-
-def _errors(weight: float, separation: float, shift: float) -> tuple[float, float]:
-    """Squared error of the client's answer, and the least."""
-    pair = Pair(weight, separation / 2, shift)
-    return (
-        pair.squared(pair.mixed(pair.means, weight)),
-        pair.squared(pair.best(pair.means)),
-    )

@@ -6,6 +6,7 @@ theorem on them could not be read.
 """
 
 import functools
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ from theory.glossary import parameter
 from theory.rows import columns, row
 
 _CLIENTS, _SAMPLES, _FEATURES = 5, 20, 3
+# Constants of fedem.rate: of the fall of f, and of the drift of local steps.
+_FALL, _DRIFT = Fraction(2), Fraction(1, 2)
 
 
 class Regressions(NamedTuple):
@@ -182,7 +185,7 @@ class Path(NamedTuple):
 
     squares: `[rounds]`, squared norms of the gradient of f in Theta, before each.
     fallen: `[rounds]`, f at the start less f after each.
-    most: `[rounds]`, largest norm of a client's gradient at its local models, till then.
+    most: `[rounds]`, largest norm of a client's gradient at its local models so far.
     """
 
     squares: Float[np.ndarray, " rounds"]
@@ -194,12 +197,17 @@ class Path(NamedTuple):
         return np.cumsum(self.squares) / np.arange(1, len(self.squares) + 1)
 
     def bound(
-        self, smoothness: float, step_size: float, num_steps: int, *, factor: float = 2
+        self,
+        smoothness: float,
+        step_size: float,
+        num_steps: int,
+        *,
+        factor: Fraction = _FALL,
     ) -> Float[np.ndarray, " rounds"]:
         """What is claimed of `average`."""
-        rounds = np.arange(1, len(self.squares) + 1)
-        drift = smoothness * step_size * (num_steps - 1) * self.most / 2
-        return factor * self.fallen / (num_steps * step_size * rounds) + drift**2
+        moved = num_steps * step_size * np.arange(1, len(self.squares) + 1)
+        drift = float(_DRIFT) * smoothness * step_size * (num_steps - 1) * self.most
+        return float(factor) * self.fallen / moved + drift**2
 
 
 def stepped(
@@ -212,8 +220,7 @@ def stepped(
 ) -> Path:
     """Rounds as in the algorithm, with whole batches, from equal weights."""
     weights = np.full((len(data.targets), len(models)), 1 / len(models))
-    squares, losses, most = [], [], 0.0
-    norms = []
+    squares, losses, norms, most = [], [], [], 0.0
     for _ in range(num_rounds):
         each = data.losses(models)
         losses.append(np.mean(client_loss(weights[:, None], each)))
@@ -229,8 +236,8 @@ def stepped(
         norms.append(most)
         weights, models = np.mean(shares, axis=1), np.mean(local, axis=0)
     last = np.mean(client_loss(weights[:, None], data.losses(models)))
-    return Path(np.array(squares), losses[0] - np.append(losses[1:], last),
-                np.array(norms))  # fmt: skip
+    fallen = losses[0] - np.append(losses[1:], last)
+    return Path(np.array(squares), fallen, np.array(norms))
 
 
 _STEPS = (1, 2, 5, 20)
@@ -261,16 +268,14 @@ def _isotropic() -> Regressions:
     return Regressions(np.ones((2, 1, 1)), np.array([[1.0], [-1.0]]))
 
 
-def check_rate(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict:
+def check_rate(preset: Preset, name: str, *, factor: Fraction = _FALL) -> Verdict:
     """The mean square of gradients is at most `factor` (f_0 - f_K)/(E eta K) and the
     drift of local steps, and just that after one step to the least of a quadratic."""
     values, bounds, places = [], [], []
     for steps, components, smoothness, size, path in _paths(preset):
         values.append(path.average())
         bounds.append(path.bound(smoothness, size, steps, factor=factor))
-        places += [
-            (steps, components, size, t + 1) for t in range(len(path.squares))
-        ]
+        places += [(steps, components, size, t + 1) for t in range(len(path.squares))]
     names = "num_steps k step_size rounds"
     drawn = never_exceeds(
         name,
@@ -282,9 +287,7 @@ def check_rate(preset: Preset, name: str, *, factor: float = 2.0) -> Verdict:
     )
     data = _isotropic()
     step = 1 / data.smoothness
-    path = stepped(
-        data, np.array([[3.0]]), step_size=step, num_steps=1, num_rounds=1
-    )
+    path = stepped(data, np.array([[3.0]]), step_size=step, num_steps=1, num_rounds=1)
     bound = path.bound(data.smoothness, step, 1, factor=factor)
     tight = never_exceeds(
         name,
@@ -349,7 +352,7 @@ def _two(
     return path, path.bound(curvature, step_size, num_steps)
 
 
-def prove_rate(*, half: str = "1/2", mean: str = "1/2") -> list[Step]:
+def prove_rate(*, factor: Fraction = _FALL, mean: Fraction = _DRIFT) -> list[Step]:
     r"""For any losses whose surrogates are $L$-smooth in $\Theta$, $h = E \eta \le
     1/L$.
 
@@ -367,7 +370,7 @@ def prove_rate(*, half: str = "1/2", mean: str = "1/2") -> list[Step]:
     square, gradient, inner, size, smooth = sympy.symbols("v g i h L", real=True)
     steps = sympy.Symbol("E", positive=True, integer=True)
     number = sympy.Symbol("e", integer=True)
-    part = sympy.Rational(half)
+    part = 1 / sympy.Rational(factor)
     apart = square - 2 * inner + gradient  # |v - g|^2
     return [
         identity(
@@ -383,6 +386,19 @@ def prove_rate(*, half: str = "1/2", mean: str = "1/2") -> list[Step]:
             - sympy.Rational(mean) * (steps - 1),
         ),
     ]
+
+
+def _margins(preset: Preset) -> tuple[Margin, ...]:
+    """Of the step sizes that are tried, which rounding may carry over 1/L."""
+    return tuple(
+        Margin(
+            rf"$E \eta L \le 1$, $E = {steps}$, $k = {components}$",
+            round(steps * size * smoothness, 12),
+            1.0,
+            at_least=False,
+        )
+        for steps, components, smoothness, size, _ in _paths(preset)
+    )
 
 
 _MIXTURE = r"losses $\ell_j$ are negative logarithms of likelihoods, whole batches"
@@ -421,17 +437,13 @@ STATEMENTS = (
             r"$D$ is the largest norm of a client's gradient at its local models",
         ),
         check=check_rate,
-        control={"factor": 1.98},
+        control={"factor": Fraction(99, 100) * _FALL},
         proof=prove_rate,
-        proof_control=({"half": "51/100"}, {"mean": "49/100"}),
-        margins=lambda: tuple(
-            Margin(rf"$E \eta L \le 1$, $E = {steps}$", steps * size * smooth, 1.0 + 1e-12,
-                   at_least=False)
-            for steps, _, smooth, size, _ in _paths(Preset())[::2][: len(_STEPS)]
-        ),  # fmt: skip
+        proof_control=({"factor": Fraction(99, 50)}, {"mean": Fraction(49, 100)}),
+        margins=lambda: _margins(Preset()),
         evaluation=Evaluation(
-            quantity=r"$\frac{1}{K} \sum |\nabla_\Theta f_k|^2$, two clients with losses "
-            r"$L (x - \Delta/2)^2/2$ and $L (x + \Delta/2)^2/4$, from 0",
+            quantity=r"$\frac{1}{K} \sum |\nabla_\Theta f_k|^2$, two clients with "
+            r"losses $L (x - \Delta/2)^2/2$ and $L (x + \Delta/2)^2/4$, from 0",
             parameters=(
                 parameter("rounds", 100, least=1, most=100_000),
                 parameter("num_steps", 5),
@@ -457,10 +469,10 @@ STATEMENTS = (
             ),
             note="round by round",
         ),
-        note="Of our own: abstract and introduction say that convergence is analysed by "
-        "surrogates, the theorem itself could not be read, and stochastic gradients are "
-        "not covered here. The 2 is sharp, by one step on quadratics of one curvature. "
-        "The control has 1.98, those of the proof 0.51 and 0.49 for its halves.",
+        note="Of our own: the abstract says that convergence is analysed by "
+        "surrogates, the theorem could not be read. Stochastic gradients are not "
+        "covered here. The 2 is sharp, by one step on quadratics of one curvature. The "
+        "controls have 1.98, and 0.49 for the half of the second term.",
     ),
     row(
         id="fedem.fixed",
