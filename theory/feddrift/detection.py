@@ -7,7 +7,6 @@ Delta it is (sigma^2 + Delta^2) chi^2_n / n. So both errors have an exact law.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln
@@ -17,6 +16,7 @@ from cfljax.statements import (
     Grade,
     Margin,
     Preset,
+    Real,
     Step,
     Verdict,
     combine,
@@ -101,9 +101,9 @@ def check_missed(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
 def _judged(
     name: str,
     names: str,
-    points: Sequence[Sequence[float]],
-    truths: Sequence[float],
-    exponents: Sequence[float],
+    points: list[tuple[Real, ...]],
+    truths: list[float],
+    exponents: list[float],
     factor: float,
 ) -> Verdict:
     """Chances at points that start with n: none is above its bound, and where that is
@@ -244,8 +244,8 @@ STATEMENTS = (
         id="feddrift.missed",
         place=_PLACE,
         text=r"a drift of the truth by $\Delta$ with $\Delta^2 > \delta$ is missed "
-        r"with chance at most $e^{-n g}$, $g = \max_s \frac{1}{2} \log((1 + 2 a s)(1 - 2 b "
-        r"s)) - s \delta$, $a = \sigma^2 + \Delta^2$, $b = \sigma^2$",
+        r"with chance at most $e^{-n g}$, $g = \max_s \frac{1}{2} \log((1 + 2 a s)(1 - "
+        r"2 b s)) - s \delta$, $a = \sigma^2 + \Delta^2$, $b = \sigma^2$",
         preconditions=(*_REGRESSION, r"$\Delta^2 > \delta$"),
         check=check_missed,
         control={"factor": 1.1},

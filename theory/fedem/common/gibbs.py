@@ -11,7 +11,9 @@ from scipy.special import log_softmax, logsumexp, rel_entr
 
 from cfljax.statements import Step, identity
 
-Components = Float[np.ndarray, "*points components"]
+# Shapes of two arguments broadcast: a client has weights, its samples have losses.
+Components = Float[np.ndarray, "*_ components"]
+Points = Float[np.ndarray, "*_"] | np.floating
 
 
 def responsibilities(
@@ -22,21 +24,17 @@ def responsibilities(
         return np.exp(log_softmax(np.log(weights) - temperature * losses, axis=-1))
 
 
-def client_loss(
-    weights: Components, losses: Components
-) -> Float[np.ndarray, " *points"]:
+def client_loss(weights: Components, losses: Components) -> Points:
     """-log of the mixture's likelihood."""
     return -logsumexp(-losses, b=weights, axis=-1)
 
 
-def surrogate(
-    shares: Components, weights: Components, losses: Components
-) -> Float[np.ndarray, " *points"]:
+def surrogate(shares: Components, weights: Components, losses: Components) -> Points:
     """Of responsibilities `shares`."""
     return np.sum(shares * losses, axis=-1) + divergence(shares, weights)
 
 
-def divergence(left: Components, right: Components) -> Float[np.ndarray, " *points"]:
+def divergence(left: Components, right: Components) -> Points:
     """Kullback and Leibler's KL(left | right)."""
     return np.sum(rel_entr(left, right), axis=-1)
 
