@@ -12,7 +12,6 @@ from scipy.stats import chi2
 from cfljax import intervals
 from cfljax.algorithms import feddrift
 from cfljax.algorithms.feddrift import cluster_distances
-from cfljax.clustering import cut_distances
 from cfljax.models import linear
 from cfljax.statements import Preset, Status, evaluate
 from theory.feddrift import detection, merging
@@ -77,8 +76,8 @@ def test_small_drifts_have_no_bound():
 
 def test_rises_are_the_librarys_distances():
     """Of losses without noise, of inputs of variance 1, one client a model."""
-    models = np.array([0.0, 0.6, 1.1])
-    losses = (models[:, None] - models[None, :]) ** 2  # clients by models
+    models = np.array([[0.0, 1], [0.6, 0], [1.1, 0.5]])
+    losses = np.linalg.norm(models[:, None] - models[None, :], axis=2) ** 2
     found, there = cluster_distances(
         jnp.asarray(losses, jnp.float32), jnp.ones(3), jnp.arange(3)
     )
@@ -89,13 +88,19 @@ def test_rises_are_the_librarys_distances():
 # Against theory
 
 
-def test_the_notes_example_leaves_two_clusters_within_delta():
-    models = np.array([0.0, 0.6, 1.1], "f4")
-    labels = cut_distances(jnp.asarray(merging.rises(models)), 1.0, linkage="complete")
-    np.testing.assert_array_equal(labels, [0, 1, 1])
-    mean = models[1:].mean()
-    np.testing.assert_allclose(mean, 0.85)
-    assert merging.rises(np.array([0, mean]))[0, 1] < 0.73 < 1
+def test_models_in_a_row_leave_two_clusters_within_delta():
+    """At 9/16 of it; of models in a triangle the mean is further off."""
+    row = np.array([[[0.0, 0], [0.5, 0], [1, 0]]], "f4") * 1.0001
+    row[0, 1, 0] = 0.5002
+    triangle = np.array([[[0.0, 0], [0.87, 0.49], [0.87, -0.49]]], "f4") * 1.01
+    found = []
+    for models in (row, triangle):
+        labels = merging.merged(models)[0]
+        np.testing.assert_array_equal(labels, [0, 1, 1])
+        mean = models[0, 1:].mean(axis=0)
+        found.append(merging.rises(np.stack([models[0, 0], mean]))[0, 1])
+    np.testing.assert_allclose(found[0], 9 / 16, atol=1e-3)
+    assert found[0] < 0.75 < found[1]
 
 
 def test_mean_models_lose_more_by_the_squared_distance():

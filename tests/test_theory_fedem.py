@@ -12,7 +12,7 @@ from scipy.stats import entropy, norm
 
 from cfljax.algorithms import fedem
 from cfljax.models import linear
-from cfljax.statements import Preset, Status, evaluate
+from cfljax.statements import Preset, evaluate
 from theory.fedem import answers, descent, expectation
 from theory.fedem.common import gibbs
 
@@ -120,9 +120,10 @@ def test_clients_of_unlike_curvature_settle_beside_the_least_loss():
     step, steps, rounds = 0.1, 5, 300
     path, _ = descent._two(step, steps, rounds, 1.0, 2.0)
     first, second = (1 - (1 - step * one) ** steps for one in (1.0, 0.5))
-    fixed = (first - second) / (first + second)
-    gradient = 0.5 * (fixed - 1) + 0.25 * (fixed + 1)
+    gradient = (first / 2 - second) / (first + second)
     np.testing.assert_allclose(path.squares[-1], gradient**2, rtol=1e-9)
+    np.testing.assert_allclose(descent.left_over(step, steps, 1.0, 2.0), gradient**2)
+    assert descent.left_over(step, 1, 1.0, 2.0) < 1e-30
     alone, _ = descent._two(step, 1, rounds, 1.0, 2.0)
     assert alone.squares[-1] < 1e-12 < path.squares[-1]
 
@@ -193,9 +194,3 @@ def test_what_is_not_claimed_is_said():
         assert found["margin"].min() < 0
         assert found["verdict"].item().startswith("not claimed")
     assert beside[0]["truth"] > beside[0]["bound"]
-
-
-@pytest.mark.long
-def test_a_fixed_step_is_enough_for_one_local_step_alone():
-    check = lambda steps: descent.check_fixed(Preset(), "toy.a", num_steps=steps).status
-    assert [check(1), check(2)] == [Status.HOLDS, Status.VIOLATED]
