@@ -106,8 +106,8 @@ def results() -> str:
     kinds = [row["kind"] for row in numbers]
     told = [kinds.count(one.value) for one in (Kind.AGREES, *DIFFERS)]
     return (
-        f"Of {len(verdicts)} statements of {len(papers)} papers {proved} are decided by a "
-        f"proof that a computer checks; {faults.count('printed')} are false as\n"
+        f"Of {len(verdicts)} statements of {len(papers)} papers {proved} are decided "
+        f"by a proof that a computer checks; {faults.count('printed')} are false as\n"
         f"printed, each with what holds instead. Of {len(numbers)} published numbers "
         f"{full} are run at full size: of those\nwith a spread {told[0]} agree, "
         f"{told[1]} differ for a tested cause, {told[2]} are open "

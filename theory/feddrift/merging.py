@@ -154,10 +154,10 @@ def _averaged(
 
 def prove_settled(*, least: Fraction = _LEAST) -> list[Step]:
     r"""With $u \le v$ the distances of the third model from the two that are merged,
-    $w$ theirs: $w \le u$, as they were merged first, and $v^2 > \delta$, as the third was
-    not merged. (1) The mean is at the square of the distance $(u^2 + v^2)/2 - w^2/4$,
-    (2) at least $u^2/4 + v^2/2$ as $w \le u$, and $u \ge v/2$ as $v \le u + w \le 2
-    u$: (3) at least $\frac{9}{16} v^2$. In a row, $u = w = v/2$, all are equalities."""
+    $w$ theirs: $w \le u$, as they were merged first, and $v^2 > \delta$, as the third
+    was not merged. (1) The mean is at the square of the distance $(u^2 + v^2)/2 -
+    w^2/4$, (2) at least $u^2/4 + v^2/2$ as $w \le u$, and $u \ge v/2$ as $v \le u +
+    w \le 2 u$: (3) at least $\frac{9}{16} v^2$. In a row, $u = w = v/2$, all are equalities."""
     import sympy
 
     near, far, own, other, third = sympy.symbols("u v w b c", real=True)
@@ -172,8 +172,8 @@ def prove_settled(*, least: Fraction = _LEAST) -> list[Step]:
             (mean - third) ** 2 - axis,
         ),
         identity(
-            "(2) $(u^2 + v^2)/2 - w^2/4$, which falls with $w$, is $u^2/4 + v^2/2$ at $w "
-            "= u$",
+            "(2) $(u^2 + v^2)/2 - w^2/4$, which falls with $w$, is $u^2/4 + v^2/2$ at "
+            "$w = u$",
             median.subs(own, near) - near**2 / 4 - far**2 / 2,
         ),
         identity(
@@ -220,7 +220,7 @@ STATEMENTS = (
         proof=prove_settled,
         proof_control={"least": Fraction(57, 100)},
         note=r"Models in a row, 0, 0.5 and 1 and $\delta$ just below 1, leave 0 and "
-        "the mean 0.75. So one merge at a time step does not end with clusters that are "
-        "apart: the next one goes on with them. The controls have 0.57.",
+        "the mean 0.75. So one merge at a time step does not end with clusters that "
+        "are apart: the next one goes on with them. The controls have 0.57.",
     ),
 )
