@@ -157,7 +157,8 @@ def prove_settled(*, least: Fraction = _LEAST) -> list[Step]:
     $w$ theirs: $w \le u$, as they were merged first, and $v^2 > \delta$, as the third
     was not merged. (1) The mean is at the square of the distance $(u^2 + v^2)/2 -
     w^2/4$, (2) at least $u^2/4 + v^2/2$ as $w \le u$, and $u \ge v/2$ as $v \le u +
-    w \le 2 u$: (3) at least $\frac{9}{16} v^2$. In a row, $u = w = v/2$, all are equalities."""
+    w \le 2 u$: (3) at least $\frac{9}{16} v^2$. In a row, $u = w = v/2$, all are
+    equalities."""
     import sympy
 
     near, far, own, other, third = sympy.symbols("u v w b c", real=True)
