@@ -125,6 +125,13 @@ def test_logarithms_are_shown_as_what_they_stand_for(folder):
     assert re.search(r"reported point [\d.]+ × 10−2\d ", text)
 
 
+def test_what_is_read_off_released_code_is_no_claim_as_printed(folder):
+    """Control: the claim of a lemma is."""
+    text = text_of(folder, "statements/toy.powers.html")
+    assert "The claim |θ1" in text and "as printed" not in text
+    assert "The claim as printed" in text_of(folder, "statements/toy.equal.html")
+
+
 def test_errata_show_their_evidence(folder):
     text = text_of(folder, "errata.html")
     shown = "A toy.E1 Lemma 1 the statement is false printed |x|≤y instead |x|≤2y"

@@ -139,7 +139,9 @@ ROWS = (
     ),
     toy("toy.equal", kind="equal", count=1),
     toy("toy.none", kind=None, status=Status.VACUOUS, expected=Status.VACUOUS),
-    toy("toy.powers", scale="log", count=900),
+    dataclasses.replace(
+        toy("toy.powers", scale="log", count=900), place="Released code, `power`"
+    ),
     BROKEN,
     toy("zoo.long.name.of.a.statement.that.fills.a.narrow.page"),
 )

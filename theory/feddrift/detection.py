@@ -127,7 +127,7 @@ def _judged(
         points=below.points,
         detail=f"{len(points)} chances, down to $e^{{{np.min(logs):.0f}}}$; below "
         f"$e^{{-{_SMALL}}}$ their logarithms are {np.min(shares):.3f} to "
-        f"{np.max(shares):.3f} times their bounds'",
+        f"{np.max(shares):.3f} times those of their bounds",
     )
 
 
