@@ -125,11 +125,16 @@ def test_logarithms_are_shown_as_what_they_stand_for(folder):
     assert re.search(r"reported point [\d.]+ × 10−2\d ", text)
 
 
-def test_what_is_read_off_released_code_is_no_claim_as_printed(folder):
-    """Control: the claim of a lemma is."""
-    text = text_of(folder, "statements/toy.powers.html")
-    assert "The claim |θ1" in text and "as printed" not in text
-    assert "The claim as printed" in text_of(folder, "statements/toy.equal.html")
+@pytest.mark.parametrize(
+    ("place", "is_printed"),
+    [("Released code, `f`", False), ("not in the paper: f", False), ("Lemma 1", True)],
+)
+def test_what_is_read_off_released_code_is_no_claim_as_printed(
+    tmp_path, place, is_printed
+):
+    build(tmp_path, (dataclasses.replace(ROWS[4], place=place),))
+    text = text_of(tmp_path, "statements/toy.none.html")
+    assert "The claim" in text and ("as printed" in text) == is_printed
 
 
 def test_errata_show_their_evidence(folder):

@@ -139,9 +139,7 @@ ROWS = (
     ),
     toy("toy.equal", kind="equal", count=1),
     toy("toy.none", kind=None, status=Status.VACUOUS, expected=Status.VACUOUS),
-    dataclasses.replace(
-        toy("toy.powers", scale="log", count=900), place="Released code, `power`"
-    ),
+    toy("toy.powers", scale="log", count=900),
     BROKEN,
     toy("zoo.long.name.of.a.statement.that.fills.a.narrow.page"),
 )
