@@ -69,6 +69,14 @@ def test_exponents_are_the_best_of_their_moments(case):
     np.testing.assert_allclose(found, -best.fun, rtol=1e-6)
 
 
+def test_many_samples_lose_no_digits():
+    """Both chances still sum to 1, and the drift of the threshold is a coin's toss."""
+    for samples in (10**4, 10**6):
+        rises, stays = detection.rise_law(samples, 1.0, 0.5, 0.25)
+        np.testing.assert_allclose(rises + stays, 1, rtol=1e-10)
+        np.testing.assert_allclose(rises, 0.5, atol=2 / np.sqrt(samples))
+
+
 def test_small_drifts_have_no_bound():
     assert detection.missed_exponent(1.0, 0.7, 0.5) == 0.0
     assert detection.missed_exponent(1.0, 0.8, 0.5) > 0

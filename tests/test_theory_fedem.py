@@ -179,7 +179,9 @@ def test_the_librarys_shares_and_weights_are_the_rows_own():
     assert not np.allclose(again.losses, found.losses)
 
 
-@pytest.mark.parametrize("row", ["fedem.shares", "fedem.rate", "fedem.answers"])
+@pytest.mark.parametrize(
+    "row", ["fedem.shares", "fedem.rate", "fedem.fixed", "fedem.answers"]
+)
 def test_rows_hold_at_their_defaults(row):
     assert evaluate(row)["verdict"].item() == "holds"
 

@@ -29,7 +29,6 @@ from theory.rows import columns, row
 
 _SAMPLES = (2, 3, 10, 50, 200, 400)
 _SMALL, _SHARP = 60, 1.08  # bounds below e^-60, whose logarithms are so sharp
-_STEP = 1 / 256  # of the logarithm of chi^2/n
 
 
 def rise_law(
@@ -43,9 +42,9 @@ def rise_law(
     half, before = samples / 2, noise**2
     after = before + separation**2
     # Gamma(n/2) at n/2 e^v, times the change of variables.
-    grid = np.arange(-80 / half - 4, 5, _STEP)
-    at = half * np.exp(grid)
-    density = np.exp(half * np.log(at) - at - gammaln(half)) * _STEP
+    step = min(1 / 256, 1 / (4 * math.sqrt(half)))
+    at = half * np.exp(np.arange(-80 / half - 4, 5, step))
+    density = np.exp(half * np.log(at) - at - gammaln(half)) * step
     edge = (threshold * half + before * at) / after
     rises = np.sum(density * gammaincc(half, edge))
     return float(rises), float(np.sum(density * gammainc(half, edge)))
@@ -64,7 +63,10 @@ def missed_exponent(noise: float, separation: float, threshold: float) -> float:
     if rest <= 0:
         return 0.0
     middle = 2 * separation**2 * threshold + 4 * before * after
-    inner = middle**2 - 16 * before * after * threshold * rest
+    # middle^2 - 16 a b delta rest, without its cancellation.
+    inner = (2 * separation**2 * threshold) ** 2 + 16 * before * after * (
+        before * after + threshold**2
+    )
     tilt = 2 * rest / (middle + math.sqrt(inner))
     logs = math.log1p(2 * after * tilt) + math.log1p(-2 * before * tilt)
     return logs / 2 - threshold * tilt
