@@ -1,5 +1,7 @@
 """What the rows of FedDrift compute, against closed forms and the library."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,7 +60,9 @@ def test_exponents_are_the_best_of_their_moments(case):
         return threshold * tilt - logs / 2
 
     if separation:
-        best = minimize_scalar(exponent, bounds=(0, 0.5 / before), method="bounded")
+        best: Any = minimize_scalar(
+            exponent, bounds=(0, 0.5 / before), method="bounded"
+        )
         found = detection.missed_exponent(*case)
     else:
         best = minimize_scalar(

@@ -7,6 +7,7 @@ Delta it is (sigma^2 + Delta^2) chi^2_n / n. So both errors have an exact law.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammaln
@@ -103,7 +104,7 @@ def check_missed(_: Preset, name: str, *, factor: float = 1.0) -> Verdict:
 def _judged(
     name: str,
     names: str,
-    points: list[tuple[Real, ...]],
+    points: Sequence[tuple[Real, ...]],
     truths: list[float],
     exponents: list[float],
     factor: float,

@@ -513,9 +513,9 @@ STATEMENTS = (
             note="round by round",
         ),
         note="Of our own: the abstract says that convergence is analysed by "
-        "surrogates, the theorem could not be read. Stochastic gradients are not "
-        "covered here. The 2 is sharp, by one step on quadratics of one curvature. The "
-        "controls have 1.98, and 0.49 for the half of the second term.",
+        "surrogates, the theorem could not be read. Stochastic gradients are in "
+        "fedem.rate.stochastic. The 2 is sharp, by one step on quadratics of one "
+        "curvature. The controls have 1.98, and 0.49 for the half of the second term.",
     ),
     row(
         id="fedem.fixed",

@@ -201,9 +201,9 @@ def _least(weight: float, loss_gap: float) -> float:
     """The least surrogate of two components, found by search."""
 
     def value(share: float) -> float:
-        shares = np.array([share, 1 - share])
-        weights = np.array([weight, 1 - weight])
-        return float(surrogate(shares, weights, np.array([0.0, loss_gap])))
+        shares = np.array([[share, 1 - share]])
+        weights = np.array([[weight, 1 - weight]])
+        return float(surrogate(shares, weights, np.array([[0.0, loss_gap]]))[0])
 
     found = minimize_scalar(
         value, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12}

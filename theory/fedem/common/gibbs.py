@@ -13,7 +13,7 @@ from cfljax.statements import Step, identity
 
 # Shapes of two arguments broadcast: a client has weights, its samples have losses.
 Components = Float[np.ndarray, "*_ components"]
-Points = Float[np.ndarray, "*_"] | np.floating
+Points = Float[np.ndarray, "*_"]
 
 
 def responsibilities(
