@@ -81,7 +81,7 @@ def bound(
 
 def check_stochastic(preset: Preset, name: str, *, noise: Fraction = _NOISE) -> Verdict:
     """The mean of E|grad f|^2 is at most the bound with so many L eta S^2/m."""
-    rounds = preset.choose(quick=1000, full=100_000)
+    rounds = preset.choose(quick=1000, full=10_000)
     shown = np.unique(np.geomspace(1, rounds, 20).astype(int))
     values, bounds, places = [], [], []
     for num_steps in (1, 2, 5):

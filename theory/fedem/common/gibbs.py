@@ -26,7 +26,8 @@ def responsibilities(
 
 def client_loss(weights: Components, losses: Components) -> Points:
     """-log of the mixture's likelihood."""
-    return -logsumexp(-losses, b=weights, axis=-1)
+    with np.errstate(divide="ignore"):
+        return -logsumexp(np.log(weights) - losses, axis=-1)
 
 
 def surrogate(shares: Components, weights: Components, losses: Components) -> Points:
