@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from cfljax import report
 from cfljax.algorithms import REGISTRY
-from cfljax.statements import FAULTS, Grade, Status
+from cfljax.statements import FAULTS, Grade, Statement, Status
 from experiments.verdicts import DIFFERS, Kind
 from theory.registry import all_statements
 
+FEW = 20  # Statements of a paper below which it has no line of its own.
 SPECIFICATION = ("CLoVE",)  # Papers of one algorithm that have a line of their own.
 # The papers' tables of a line: the paper's short name, and their numbers.
 LEDGER: Mapping[str, tuple[str, tuple[int, ...]]] = {
@@ -55,12 +56,17 @@ def algorithms() -> str:
 
 def statements() -> str:
     """How many statements of each paper are checked: by verdict, those that are
-    violated by whose fault it is, and by evidence."""
+    violated by whose fault it is, and by evidence. Papers with few share a line."""
     found = {row["id"]: row["evidence"] for row in report.read_csv(VERDICTS)}
-    papers = dict.fromkeys(row.paper for row in all_statements())
+    papers: dict[str, list[Statement]] = {}
+    for row in all_statements():
+        papers.setdefault(row.paper, []).append(row)
+    few = [paper for paper, own in papers.items() if len(own) < FEW]
+    lines = {paper: own for paper, own in papers.items() if paper not in few}
+    if few:
+        lines[", ".join(few)] = [row for paper in few for row in papers[paper]]
     rows = []
-    for paper in papers:
-        own = [row for row in all_statements() if row.paper == paper]
+    for paper, own in lines.items():
         verdicts = [row.expected for row in own]
         faults = [row.fault for row in own]
         counts = {
@@ -93,14 +99,15 @@ def results() -> str:
     """One sentence of what came out, of the committed verdicts and ledger."""
     verdicts = report.read_csv(VERDICTS)
     proved = sum(row["evidence"] == Grade.PROVED.value for row in verdicts)
+    papers = {row.paper for row in all_statements()}
     faults = [row.fault for row in all_statements()]
     numbers = report.read_csv(LEDGER_FILE)
     full = sum(row["size"] == "paper" for row in numbers)
     kinds = [row["kind"] for row in numbers]
     told = [kinds.count(one.value) for one in (Kind.AGREES, *DIFFERS)]
     return (
-        f"Of {len(verdicts)} statements of three papers {proved} are decided by a "
-        f"proof that a computer checks; {faults.count('printed')} are false as\n"
+        f"Of {len(verdicts)} statements of {len(papers)} papers {proved} are decided "
+        f"by a proof that a computer checks; {faults.count('printed')} are false as\n"
         f"printed, each with what holds instead. Of {len(numbers)} published numbers "
         f"{full} are run at full size: of those\nwith a spread {told[0]} agree, "
         f"{told[1]} differ for a tested cause, {told[2]} are open "

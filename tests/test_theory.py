@@ -45,6 +45,8 @@ clove.lemA4 clove.lemA7 clove.lemA8.corrected clove.remA12 clove.remA12.correcte
 clove.thm41 clove.thm41.corrected clove.thm41.law clove.thm41.order clove.thm41.turned
 clove.thm42.corrected clove.thm42.fixed clove.thmA10 clove.thmA10.corrected clove.thmA9
 clove.thmA9.corrected
+feddrift.merge feddrift.settled fedem.descent fedem.fixed fedem.rate
+fedem.rate.stochastic fedem.shares
 werner.asm1 werner.asm8 werner.byz.alie werner.byz.alternating werner.byz.bitflip
 werner.byz.breakdown werner.byz.edge_adaptive werner.byz.edge_static werner.byz.gauss
 werner.byz.ipm werner.byz.labelflip werner.byz.mimic werner.byz.outer_gap

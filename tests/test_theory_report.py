@@ -125,6 +125,18 @@ def test_logarithms_are_shown_as_what_they_stand_for(folder):
     assert re.search(r"reported point [\d.]+ × 10−2\d ", text)
 
 
+@pytest.mark.parametrize(
+    ("place", "is_printed"),
+    [("Released code, `f`", False), ("not in the paper: f", False), ("Lemma 1", True)],
+)
+def test_what_is_read_off_released_code_is_no_claim_as_printed(
+    tmp_path, place, is_printed
+):
+    build(tmp_path, (dataclasses.replace(ROWS[4], place=place),))
+    text = text_of(tmp_path, "statements/toy.none.html")
+    assert "The claim" in text and ("as printed" in text) == is_printed
+
+
 def test_errata_show_their_evidence(folder):
     text = text_of(folder, "errata.html")
     shown = "A toy.E1 Lemma 1 the statement is false printed |x|≤y instead |x|≤2y"

@@ -52,6 +52,13 @@ GLOSSARY = {
     "radius": Entry("clipping radius", "Werner tau", 0, open=True),
     "momentum": Entry("weight of the newest gradient", "Werner alpha", 0, 1),
     "batch": Entry("samples of a stochastic gradient", "Werner |B|", 1),
+    "weight": Entry("weight of the first of two components", "FedEM pi", 0, 1, True),
+    "loss_gap": Entry("loss of the second component above the first's", "", -math.inf),
+    "threshold": Entry("rise of the loss by which a client is isolated",
+                       "FedDrift delta", 0, open=True),
+    "shift": Entry("distance of two laws' means of inputs, in their deviations", "", 0,
+                   6),
+    "num_steps": Entry("local steps of a round", "IFCA tau, CLoVE tau", 1),
     "gap": Entry("loss of the start above its least value", "Werner f_i(x_0) - f_i*"),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from .distances import match_clusters as match_clusters
 from .gram import combine as combine
 from .gram import gram_matrix as gram_matrix
 from .kmeans import spectral_k_means as spectral_k_means
+from .linkage import cut_distances as cut_distances
 from .threshold import Edge as Edge
 from .threshold import Radius as Radius
 from .threshold import Rule as Rule

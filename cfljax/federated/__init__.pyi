@@ -8,6 +8,7 @@ from .evaluate import loss_matrix as loss_matrix
 from .evaluate import masked_mean as masked_mean
 from .local_update import LocalUpdate as LocalUpdate
 from .local_update import local_descent as local_descent
+from .mixtures import expectation as expectation
 from .sharing import Shared as Shared
 from .sharing import merge_shared as merge_shared
 from .sharing import split as split

@@ -16,7 +16,13 @@ from pages.markdown import FIGURES, ROOT, rendered
 from theory import registry
 from theory.registry import Listed
 
-PAPERS = {"ifca": "IFCA", "clove": "CLoVE", "werner": "Werner et al."}
+PAPERS = {
+    "ifca": "IFCA",
+    "clove": "CLoVE",
+    "werner": "Werner et al.",
+    "fedem": "FedEM",
+    "feddrift": "FedDrift",
+}
 MEANINGS = {
     Status.HOLDS: "the whole interval is on the claimed side",
     Status.VIOLATED: "the whole interval is on the other side",

@@ -38,6 +38,8 @@ from cfljax.statements.verdict import Grade, Status, Verdict
 _DATA = "data"
 _FOLDERS = ("assets", _DATA, "plots", "proofs", "statements")
 _MANIFEST = "manifest.json"
+# Beginnings of places whose claims no paper has printed.
+_UNPRINTED = ("not in the paper", "released code")
 _HERE = pathlib.Path(__file__).parent
 STYLE = _HERE / "static" / "style.css"
 _PIXELS_PER_INCH = 96
@@ -378,7 +380,7 @@ class _Site:
                 for other in self._records.values()
                 if other.outcome.statement.other_reading == name
             ],
-            derived=name.count(".") > 1,
+            derived=name.count(".") > 1 or row.place.lower().startswith(_UNPRINTED),
             family=[
                 n for n in names if f"{n}.".startswith(f"{family}.") and n not in shown
             ],

@@ -1,0 +1,3 @@
+"""What several rows of FedEM share."""
+
+__all__: list[str] = []
