@@ -449,7 +449,7 @@ def test_a_task_without_layers_is_refused():
 
 def test_more_components_than_features_are_refused():
     with pytest.raises(ValueError, match="`num_components` must be at most 2, the net"):
-        flux(TASK, **(SETTINGS | {"num_components": 3})).init(KEY, DATA)
+        build(num_components=3).init(KEY, DATA)
     with pytest.raises(ValueError, match="`num_components` must be at most 2, the net"):
         flux(TASK, num_classes=CLASSES, step_size=STEP).init(KEY, DATA)
 
