@@ -433,7 +433,13 @@ def test_lost_and_empty_clients_have_no_cluster():
 def test_the_absent_follow_their_clusters():
     half = build(participation=0.3)
     state, info = half.step(jax.random.key(3), after(WARM_UP)[0], DATA)
-    assert np.isfinite(np.asarray(info.losses)).sum() == 2
+    asked = np.isfinite(np.asarray(info.losses))
+    assert asked.sum() == 2
+    model = 4 * (INPUTS * FEATURES + FEATURES * CLASSES)
+    described = 4 * 2 * (CLASSES + 1) * FEATURES
+    assert info.received.tolist() == [model + 4] * CLIENTS  # All describe by it.
+    expected = np.where(asked, model, 0) + described + 4
+    np.testing.assert_array_equal(info.sent, expected)
     np.testing.assert_array_equal(state.clusters, server().clusters)
     for i, own in enumerate(np.asarray(state.clusters)):
         close(state.models["body"][i], state.models["body"][own])

@@ -122,7 +122,7 @@ class Info(NamedTuple):
       asked or has no cluster.
     found: clusters; 1 before the clustering.
     received: bytes from the server to each client: one model; in the round of the
-      clustering besides, to everybody with samples, the largest feature.
+      clustering to everybody with samples, asked or not, and the largest feature.
     sent: bytes from each client to the server: one model; in that round besides, from
       the same, its descriptor and its largest feature.
     """
@@ -280,7 +280,7 @@ def flux(
             assignment=after.assignment,
             losses=losses,
             found=state.found,
-            received=received + itemsize * asked,
+            received=received + asked * jnp.where(served, itemsize, one + itemsize),
             sent=sent + (described + itemsize) * asked,
         )
         has_cluster = state.clusters >= 0
