@@ -35,6 +35,7 @@ from .algorithms import fedrep as fedrep
 from .algorithms import fedsoft as fedsoft
 from .algorithms import fesem as fesem
 from .algorithms import flexcfl as flexcfl
+from .algorithms import flux as flux
 from .algorithms import hyp_cluster as hyp_cluster
 from .algorithms import ifca as ifca
 from .algorithms import k_fed as k_fed

@@ -32,7 +32,7 @@ TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering
 
 SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
 # The server finds clusters and numbers them by chance, or by members: who is with whom.
-UNLABELLED = {"emd_cfl", "myopic_clustering", "stocfl"}
+UNLABELLED = {"emd_cfl", "flux", "myopic_clustering", "stocfl"}
 # A newcomer's answers follow from the key and its place among the newcomers.
 DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split

@@ -144,8 +144,13 @@ KEY = jax.random.key(0)
 # once the start is over.
 TURNS = {"fedala": 1}
 # Whose losses under all models choose nothing: they are in the program for those who
-# look at them, and a run of anybody else does without.
-LOOKED_AT = ("feddrift", "flexcfl", "pacfl")
+# look at them, and a run of anybody else does without; and how many models these are.
+LOOKED_AT = {
+    "feddrift": "num_clusters",
+    "flexcfl": "num_clusters",
+    "flux": "num_clients",
+    "pacfl": "num_clusters",
+}
 
 # Whose passes are counted in the default run: one of each kind.
 TRIED = ("ditto", "fedala", "federated_clustering", "ifca")
@@ -204,7 +209,7 @@ def test_every_algorithm_has_a_card_and_every_card_an_algorithm():
 def expected(name, sizes):
     """By the card, and for those who look at losses."""
     passes = CARDS[name].passes(sizes)
-    more = sizes.num_clusters if name in LOOKED_AT else 0
+    more = getattr(sizes, LOOKED_AT[name]) if name in LOOKED_AT else 0
     return Passes(passes.forward + more, passes.backward)
 
 

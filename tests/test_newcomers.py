@@ -60,6 +60,7 @@ KNOWING = (
     "fedrc",
     "fedsoft",
     "fesem",
+    "flux",
     "k_fed",
     "local",
     "pacfl",

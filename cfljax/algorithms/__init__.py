@@ -23,7 +23,7 @@ reproduce does:
                                        samples
     stocfl      model         clients  the released code does
     emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
-    k_fed, pacfl, fesem, flexcfl, fedem, fedrc and fedsoft
+    k_fed, pacfl, flux, fesem, flexcfl, fedem, fedrc and fedsoft
                 model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
@@ -54,6 +54,7 @@ from cfljax.algorithms.fedrep import fedrep
 from cfljax.algorithms.fedsoft import fedsoft
 from cfljax.algorithms.fesem import fesem
 from cfljax.algorithms.flexcfl import flexcfl
+from cfljax.algorithms.flux import flux
 from cfljax.algorithms.hyp_cluster import hyp_cluster
 from cfljax.algorithms.ifca import ifca
 from cfljax.algorithms.k_fed import k_fed
@@ -97,6 +98,7 @@ __all__ = [
     "fedsoft",
     "fesem",
     "flexcfl",
+    "flux",
     "group_clients",
     "hyp_cluster",
     "ifca",
@@ -290,6 +292,12 @@ _ROWS = (
         "Zhang et al., 2025, EMD-CFL",
         _defaults(tolerance=0.1, num_points=4),
         needs_layers=True,
+    ),
+    Registration(
+        flux,
+        "Fenoglio et al., NeurIPS 2025, FLUX",
+        _defaults(warm_up_rounds=0),
+        needs_classes=True,
     ),
     Registration(
         federated_clustering,

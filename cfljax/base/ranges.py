@@ -168,6 +168,7 @@ RANGES: dict[str, Range] = {
     "pretrain_scale": COUNT,
     "pretraining_rounds": WHOLE,
     "printed_clusters": COUNT,
+    "privacy_budget": POSITIVE,
     "proximal": NOT_NEGATIVE,
     "quantile": SHARE,
     "radius": UNBOUNDED,

@@ -68,6 +68,7 @@ SEARCH = {
     "stocfl": "similarity=.5,.9",
     "feddrift": "threshold=.1,.5",
     "emd_cfl": "tolerance=.03,.1",
+    "flux": "radius_scale=.8,1.0",
     "federated_clustering": "radius=10%,20%",
     "momentum_clustering": "radius=10%,20%",
     "ditto": "penalty=.1,1.0",
@@ -79,7 +80,7 @@ SEARCH = {
     "fedpac": "penalty=.1,1.0",
 }
 # Which put each client into a cluster once, at the start.
-ONE_SHOT = ("one_shot", "k_fed", "pacfl", "emd_cfl")
+ONE_SHOT = ("one_shot", "k_fed", "pacfl", "emd_cfl", "flux")
 
 
 @configuration
