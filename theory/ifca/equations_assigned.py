@@ -230,7 +230,8 @@ def _log_quarter(size: int) -> float:
     count = np.arange(size // 4 + 1)
     terms = scipy.special.gammaln(count + 1) + scipy.special.gammaln(size - count + 1)
     total = scipy.special.gammaln(size + 1) - size * np.log(2)
-    return float(scipy.special.logsumexp(total - terms))
+    total_log: Any = scipy.special.logsumexp(total - terms)
+    return float(total_log)
 
 
 @functools.lru_cache(maxsize=1)
