@@ -19,6 +19,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, PyTree
 
@@ -36,6 +37,7 @@ TOGETHER = 100
 CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.
 ROWS = PartitionSpec(CLIENTS)
 EVERYWHERE = PartitionSpec()
+ROUNDED_APART = "sum over clients, rounded by the number of devices"
 
 
 def check_order(order: str | None, clients_per_chunk: int | None) -> None:
@@ -111,6 +113,36 @@ def added_over_devices(
     return jax.shard_map(
         run, in_specs=(EVERYWHERE, ROWS), out_specs=(EVERYWHERE, ROWS), check_vma=False
     )
+
+
+def everywhere(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """What a server does: `function(*arrays, **arrays)` of arrays of all clients,
+    computed whole by each device, as one device would.
+
+    Left to itself the compiler gives each device the sum of its own clients, so that
+    the order of additions, and with it the last bits, depend on the number of devices.
+
+    Cost: what is computed is not shared out. Memory: while it runs, each device holds
+    all of its arguments; call it leaf by leaf where they are models of all clients.
+    """
+
+    @functools.wraps(function)
+    def run(*arrays: PyTree, **named: PyTree) -> PyTree:
+        if num_devices() == 1:
+            return function(*arrays, **named)
+        apart = lambda arrays, named: function(*arrays, **named)
+        whole = jax.shard_map(
+            apart, in_specs=EVERYWHERE, out_specs=EVERYWHERE, check_vma=False
+        )
+        return whole(arrays, named)
+
+    return run
+
+
+def rounded_apart(leaf: Array) -> Array:
+    """The array itself, marked as what a sum over clients is made of whose order of
+    additions depends on the number of devices: `run` by default computes it on one."""
+    return checkpoint_name(leaf, ROUNDED_APART)
 
 
 def padded(stacked: Stacked, multiple: int) -> Stacked:
