@@ -45,7 +45,7 @@ from cfljax.base.types import (
 )
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import mean_of_sums
-from cfljax.federated.backend import everywhere, over_clients
+from cfljax.federated.backend import everywhere, kept_apart, over_clients
 from cfljax.federated.evaluate import masked_mean
 from cfljax.federated.heads import train_head
 from cfljax.federated.local_update import (
@@ -422,7 +422,8 @@ class TwoStages:
         means, counts = means_of(features)
         joint, variance = class_moments(features, means, counts, data.mask)
         goal = _with_own(received.prototypes, Prototypes(means, counts > 0))
-        head = self.train_head(aside, received, head, features, data)
+        again = data._replace(targets=kept_apart(data.targets))
+        head = self.train_head(aside, received, head, features, again)
         drawn = aligned(self.task, goal, received.penalty)
         fixed = with_common(drawn, head, layers.is_head)
         learn = client_update(fixed, training.update, training.num_steps)

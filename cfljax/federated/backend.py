@@ -139,6 +139,18 @@ def everywhere(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return run
 
 
+def kept_apart(tree: PyTree) -> PyTree:
+    """What a client reads a second time in its work, targets for example.
+
+    Among several devices the compiler merges equal parts of the work before it
+    simplifies them, on one device after that, and rounds them differently: a barrier
+    hides from it that they are equal.
+    """
+    if CLIENTS in jax.sharding.get_abstract_mesh().manual_axes:
+        return jax.lax.optimization_barrier(tree)
+    return tree
+
+
 def rounded_apart(leaf: Array) -> Array:
     """The array itself, marked as what a sum over clients is made of whose order of
     additions depends on the number of devices: `run` by default computes it on one."""
