@@ -45,7 +45,7 @@ from cfljax.base.types import (
 )
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import mean_of_sums
-from cfljax.federated.backend import everywhere, kept_apart, over_clients
+from cfljax.federated.backend import everywhere, over_clients, rounded_apart
 from cfljax.federated.evaluate import masked_mean
 from cfljax.federated.heads import train_head
 from cfljax.federated.local_update import (
@@ -236,6 +236,8 @@ def fedpac(
         equal = prototype_weights == "clients"
         counts = jnp.sign(message.counts) if equal else message.counts
         counts = jnp.where(message.usable[:, None], counts, 0)
+        # Clients' quotients become products in the programs of some devices only.
+        counts = rounded_apart(counts)
         prototypes = mean_prototypes(message.means, counts, state.prototypes)
         info = _info(state, message, mixtures, clients)
         heads = put(state.heads, clients, heads)
@@ -422,8 +424,7 @@ class TwoStages:
         means, counts = means_of(features)
         joint, variance = class_moments(features, means, counts, data.mask)
         goal = _with_own(received.prototypes, Prototypes(means, counts > 0))
-        again = data._replace(targets=kept_apart(data.targets))
-        head = self.train_head(aside, received, head, features, again)
+        head = self.train_head(aside, received, head, features, data)
         drawn = aligned(self.task, goal, received.penalty)
         fixed = with_common(drawn, head, layers.is_head)
         learn = client_update(fixed, training.update, training.num_steps)

@@ -38,7 +38,7 @@ from cfljax.clustering.threshold import (
     threshold_messages,
 )
 from cfljax.federated.answers import join_best_model, predict_own_model
-from cfljax.federated.backend import Order, check_order, everywhere
+from cfljax.federated.backend import Order, check_order, everywhere, rounded_apart
 from cfljax.federated.evaluate import choose_cluster
 from cfljax.federated.local_update import (
     check_schedules,
@@ -204,6 +204,8 @@ def momentum_clustering(
         weight = jnp.asarray(gradient_weight, jnp.result_type(float))
         if first_momentum == "gradient":
             weight = jnp.where(state.round == 0, 1, weight)
+        # Other devices, other multiply-adds.
+        weight = rounded_apart(weight)
         blend = lambda g, m: weight * g + (1 - weight) * m
         momenta = jax.tree.map(blend, gradients, state.momenta)  # (6)
         assignment, centres = None, state.centres

@@ -37,7 +37,7 @@ TOGETHER = 100
 CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.
 ROWS = PartitionSpec(CLIENTS)
 EVERYWHERE = PartitionSpec()
-ROUNDED_APART = "sum over clients, rounded by the number of devices"
+ROUNDED_APART = "rounded otherwise on each number of devices"
 
 
 def check_order(order: str | None, clients_per_chunk: int | None) -> None:
@@ -152,8 +152,9 @@ def kept_apart(tree: PyTree) -> PyTree:
 
 
 def rounded_apart(leaf: Array) -> Array:
-    """The array itself, marked as what a sum over clients is made of whose order of
-    additions depends on the number of devices: `run` by default computes it on one."""
+    """The array itself, marked as a part of what is rounded otherwise on each number of
+    devices: `run` by default computes it on one, so that results do not depend on the
+    cores of a machine."""
     return checkpoint_name(leaf, ROUNDED_APART)
 
 
