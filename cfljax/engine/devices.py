@@ -50,8 +50,8 @@ def use_cores(number: int | None = None) -> int:
 def clients_over_devices(number: int | None = None) -> Iterator[int]:
     """Inside, algorithms spread clients over local devices.
 
-    On a CPU the results are the same bits for 1, 2, 4 and 8 devices; on accelerators
-    sums are rounded in another order.
+    On a CPU the results are the same bits on any number of devices up to 8, but for the
+    rounds that `run` names; on accelerators sums are rounded in another order.
 
     Args:
       number: of devices; all local ones if None.

@@ -206,7 +206,8 @@ def over_clients(
             # Stays sequential under an outer vmap, over trials for example.
             run = jax.custom_batching.sequential_vmap(over_devices(sequential))
         else:
-            run = over_devices(batched)
+            own = over_devices(batched)
+            run = lambda *given: jax.tree.map(rounded_apart, own(*given))
         results = run(shared, rows)
         return jax.tree.map(lambda leaf: leaf[:number], results)
 
