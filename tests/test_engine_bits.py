@@ -17,6 +17,7 @@ from together import CLIENTS, clients, digest
 import cfljax as cfl
 from cfljax.algorithms import REGISTRY
 from cfljax.engine.devices import devices_for
+from cfljax.federated.local_update import LocalUpdate
 
 CLUSTERS, CLASSES = 2, 3
 COUNTS = (1, 2, 3)  # Of devices; ten clients are dealt out to two evenly.
@@ -80,25 +81,30 @@ def test_devices_change_no_bit_of_any_algorithm(part):
     check(SAME[part::PROCESSES], COUNTS)
 
 
+def many():
+    """Samples of rounds that are large enough to be shared out."""
+    shape = (CLIENTS, 2000)
+    labels = jnp.zeros(shape, jnp.int32)
+    return cfl.ClientData(jnp.zeros((*shape, 6, 6)), labels, jnp.ones(shape, bool))
+
+
 def by_default():
-    """Devices of rounds that are large enough to be shared out."""
-    images = jax.ShapeDtypeStruct((CLIENTS, 2000, 6, 6), jnp.float32)
-    labels = jax.ShapeDtypeStruct(images.shape[:2], jnp.int32)
-    data = cfl.ClientData(images, labels, labels.update(dtype=bool))
-    found = {}
-    for name in ("fedavg", *APART, *GRADIENTS):
-        option = {"option": "gradient"} if name in GRADIENTS else {}
-        for own in ({}, option) if option else ({},):
-            algorithm = build(name, **own)
-            run = functools.partial(cfl.run, algorithm, num_rounds=1)
-            traced = jax.make_jaxpr(run)(jax.random.key(0), data)
-            found[" ".join([name, *own.values()])] = devices_for(traced.jaxpr, 1)
+    """Devices of such rounds."""
+    batched = {"update": LocalUpdate(order="batched")}
+    cases = {name: (name, {}) for name in ("fedavg", "fesem", *APART, *GRADIENTS)}
+    cases |= {f"{name} gradient": (name, {"option": "gradient"}) for name in GRADIENTS}
+    cases |= {f"{name} batched": (name, batched) for name in ("fedavg", "fesem")}
+    data, found = jax.eval_shape(many), {}
+    for case, (name, options) in cases.items():
+        run = functools.partial(cfl.run, build(name, **options), num_rounds=1)
+        traced = jax.make_jaxpr(run)(jax.random.key(0), data)
+        found[case] = devices_for(traced.jaxpr, 1)
     return found
 
 
 @pytest.mark.long
 def test_what_is_rounded_otherwise_runs_on_one_device_by_default():
     (found,) = serve("test_engine_bits", ("by_default",), cores=3)
-    one = dict.fromkeys(APART, 1)
-    one |= {f"{name} gradient": 1 for name in GRADIENTS}
-    assert found == one | dict.fromkeys(("fedavg", *GRADIENTS), 3)
+    shared_out = {name for name, number in found.items() if number == 3}
+    assert shared_out == {"fedavg", "fesem", *GRADIENTS}
+    assert {found[name] for name in found.keys() - shared_out} == {1}

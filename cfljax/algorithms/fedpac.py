@@ -236,7 +236,7 @@ def fedpac(
         equal = prototype_weights == "clients"
         counts = jnp.sign(message.counts) if equal else message.counts
         counts = jnp.where(message.usable[:, None], counts, 0)
-        # Clients' quotients become products in the programs of some devices only.
+        # Clients' quotients become products with some numbers of devices only.
         counts = rounded_apart(counts)
         prototypes = mean_prototypes(message.means, counts, state.prototypes)
         info = _info(state, message, mixtures, clients)
