@@ -30,6 +30,7 @@ from cfljax.base.types import (
     Variables,
 )
 from cfljax.federated.answers import check_clients
+from cfljax.federated.backend import kept_apart
 from cfljax.federated.evaluate import masked_mean, predict_own
 from cfljax.federated.exchange import (
     Worked,
@@ -250,7 +251,8 @@ def _both(task: Task) -> Task:
     def losses(pair: PyTree, inputs: Array, targets: Array) -> Array:
         common, local, share = _parts(pair)
         own = mixed(local, jax.lax.stop_gradient(common), share)
-        return task.losses(common, inputs, targets) + task.losses(own, inputs, targets)
+        again = kept_apart(targets)
+        return task.losses(common, inputs, targets) + task.losses(own, inputs, again)
 
     def fit(
         key: PRNGKeyArray,
@@ -265,6 +267,7 @@ def _both(task: Task) -> Task:
         own = mixed(local, jax.lax.stop_gradient(common), share)
         keys = jax.random.split(key)
         first, common = task.fit(keys[0], common, *batch)
+        batch = inputs, kept_apart(targets), mask
         second, own = task.fit(keys[1], own, *batch)
         after = with_trained(own, trained_part(local))
         return first + second, _pair(common, after, share)

@@ -34,6 +34,7 @@ from cfljax.base.types import (
 from cfljax.clustering.distances import cosines, inner_products, norms
 from cfljax.clustering.linkage import agglomerate_distances
 from cfljax.federated.answers import check_clients
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import masked_mean, predict_own
 from cfljax.federated.local_update import (
     LocalUpdate,
@@ -505,6 +506,7 @@ def _one_hot(
     return each[:, None] == clusters[None, :]
 
 
+@everywhere
 def _combined(weights: Array, leaf: Array) -> Array:
     """Rows of a leaf added up with weights, in full precision on every machine."""
     return jnp.tensordot(weights.astype(leaf.dtype), leaf, axes=1, precision="highest")

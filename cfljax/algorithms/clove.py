@@ -6,6 +6,7 @@ the number of clusters. Line numbers below are those of Algorithm 1.
 """
 
 import dataclasses
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -31,6 +32,7 @@ from cfljax.clustering.kmeans import k_means, spectral_k_means
 from cfljax.clustering.linkage import agglomerate, select_clusters
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import membership
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import choose_cluster, loss_matrix, predict_own
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import train_round
@@ -207,6 +209,8 @@ def clove(
         num_restarts=num_restarts,
     )
 
+    group = everywhere(functools.partial(group_clients, grouping=grouping))
+
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, num_clusters, start)  # line 1
         nowhere = jnp.full((num_clusters,) * 2, jnp.nan, jnp.result_type(float))
@@ -230,7 +234,7 @@ def clove(
         ) -> Int[Array, " participants"]:
             """Models of the participants (lines 4-16)."""
             own = jax.random.fold_in(key, Stream.ALGORITHM)
-            chosen = group_clients(own, losses, grouping)
+            chosen = group(own, losses)
             if is_first_random:
                 drawn = jax.random.randint(own, chosen.shape, 0, losses.shape[1])
                 chosen = jnp.where(state.round == 0, drawn, chosen)
@@ -416,6 +420,7 @@ def _ranks(clusters: Int[Array, " clients"], number: int) -> Int[Array, " cluste
     return jnp.argsort(jnp.argsort(jnp.min(places, axis=0)))
 
 
+@everywhere
 def centroids_of(
     points: Float[Array, "clients clusters"],
     assignment: Int[Array, " clients"],

@@ -32,6 +32,7 @@ from cfljax.base.types import (
 from cfljax.clustering.linkage import cut_distances
 from cfljax.federated.answers import predict_own_cluster
 from cfljax.federated.average import centres_of, membership
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import choose_cluster, loss_matrix
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import assigned_round, global_start
@@ -322,6 +323,7 @@ def _merged(
     )
 
 
+@everywhere
 def cluster_distances(
     losses: Float[Array, "clients models"],
     sizes: Float[Array, " clients"],

@@ -45,7 +45,7 @@ from cfljax.base.types import (
 )
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import mean_of_sums
-from cfljax.federated.backend import over_clients
+from cfljax.federated.backend import everywhere, over_clients, rounded_apart
 from cfljax.federated.evaluate import masked_mean
 from cfljax.federated.heads import train_head
 from cfljax.federated.local_update import (
@@ -236,6 +236,8 @@ def fedpac(
         equal = prototype_weights == "clients"
         counts = jnp.sign(message.counts) if equal else message.counts
         counts = jnp.where(message.usable[:, None], counts, 0)
+        # Clients' quotients become products with some numbers of devices only.
+        counts = rounded_apart(counts)
         prototypes = mean_prototypes(message.means, counts, state.prototypes)
         info = _info(state, message, mixtures, clients)
         heads = put(state.heads, clients, heads)
@@ -520,17 +522,20 @@ def _combined_heads(
     usable = message.usable
     points = message.joint.reshape(message.joint.shape[0], -1)
     noise = message.variance
-    found = best_mixtures(points, noise, usable, num_iterations=num_iterations)
+    mixtures = functools.partial(best_mixtures, num_iterations=num_iterations)
+    found = everywhere(mixtures)(points, noise, usable)
     large = jnp.where(found.weights < smallest_weight, 0, found.weights)
     large = jnp.where(jnp.any(large > 0, axis=1)[:, None], large, found.weights)
     total = jnp.sum(large, axis=1, keepdims=True)
     weights = large / jnp.where(total > 0, total, 1)
 
-    def combine(leaf: Array) -> Array:
+    @everywhere
+    def combine(weights: Array, usable: Array, leaf: Array) -> Array:
         leaf = jnp.where(rows(usable, leaf), leaf, 0)
         return jnp.tensordot(weights, leaf, axes=1, precision="highest")
 
-    heads = select(usable, jax.tree.map(combine, message.head), before)
+    each = lambda leaf: combine(weights, usable, leaf)
+    heads = select(usable, jax.tree.map(each, message.head), before)
     weights = jnp.where(usable[:, None], weights, 0)
     return heads, Mixtures(weights, jnp.where(usable, found.gaps, jnp.nan))
 

@@ -10,6 +10,7 @@ The paper's abstract and introduction, and the authors' released code
 equations were not.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task
 from cfljax.federated.answers import has_classes, predict_mixture
+from cfljax.federated.backend import everywhere
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.mixtures import join_mixture, mixture_round, mixture_start
 from cfljax.federated.rounds import Info
@@ -98,6 +100,7 @@ def fedrc(
     passes. Memory: with a kept optimiser a state for each client and cluster.
     """
     training = averaging(step_size, num_steps, weights, participation, update, None)
+    added = everywhere(functools.partial(jnp.sum, axis=0))
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         start = mixture_start(key, task, training, num_clusters, len(data.mask))
@@ -114,7 +117,7 @@ def fedrc(
         sums = label_sums(
             after.responsibilities, after.present.targets, num_classes, training
         )
-        shares = next_shares(jnp.sum(sums, axis=0), state.label_shares)
+        shares = next_shares(added(sums), state.label_shares)
         received, sent = label_bytes(sums)
         everyone = lambda row: spread(row, after.clients, len(data.mask), absent=0)
         info = after.info

@@ -8,6 +8,7 @@ introduction, and the authors' released code (github.com/ycruan/FedSoft: `client
 `servers.py`, `solvers.py`), were at hand; numbers of the paper's equations were not.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ from cfljax.base.tree import finite_rows, put, rows, select, take, trained_part
 from cfljax.base.types import NO_CLUSTER, Algorithm, ClientData, Stacked, StepSize, Task
 from cfljax.federated.answers import predict_own_model
 from cfljax.federated.average import mean_of_sums
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import choose_cluster, mean_losses, sample_losses
 from cfljax.federated.local_update import (
     LocalUpdate,
@@ -189,9 +191,9 @@ def fedsoft(
         moments = select(usable, moved, moments_of(state.local_state, clients))
         share = jnp.where(usable, shares(training, present), 0)
         share = share[:, None] * seen.importance
-        add = lambda leaf: jnp.einsum("ks,k...->s...", share, leaf, precision="highest")
-        sums = jax.tree.map(add, kept)
-        models = mean_of_sums(sums, jnp.sum(share, axis=0), empty=state.models)
+        sums = jax.tree.map(lambda leaf: _added(share, leaf), kept)
+        totals = everywhere(functools.partial(jnp.sum, axis=0))(share)
+        models = mean_of_sums(sums, totals, empty=state.models)
         best = jnp.where(usable, jnp.argmax(seen.importance, axis=1), NO_CLUSTER)
         assignment = spread(best, clients, number, absent=NO_CLUSTER)
         sizes = message_bytes(training, state.models)
@@ -251,6 +253,12 @@ def fedsoft(
         return fresh._replace(personal=select(usable, trained, starts))
 
     return Algorithm(init, step, predict_own_model(task, "personal"), join)
+
+
+@everywhere
+def _added(share: Float[Array, "participants clusters"], leaf: Array) -> Array:
+    """Rows of a leaf added up with their shares in each cluster."""
+    return jnp.einsum("ks,k...->s...", share, leaf, precision="highest")
 
 
 def near_centres(

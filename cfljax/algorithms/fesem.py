@@ -6,6 +6,7 @@ client the centre nearest to its local model, the M-step makes each centre the m
 its clients' models, and clients train from their centres. A baseline of CLoVE.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -44,6 +45,7 @@ from cfljax.base.types import (
 from cfljax.clustering.kmeans import k_means
 from cfljax.federated.answers import predict_own_cluster
 from cfljax.federated.average import centres_of
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import choose_cluster, client_losses
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import Info, global_start
@@ -233,8 +235,11 @@ def fesem(
         rows = jnp.where(usable[:, None], rows, jnp.nan)
         origin = flat(leaves(state.models))[0]
 
+        settings = {"num_clusters": num_clusters, "num_restarts": num_restarts}
+        grouped = everywhere(functools.partial(k_means, **settings))
+
         def cluster(_: tuple[Array, Array]) -> tuple[Array, Array]:
-            found = k_means(key, rows, num_clusters, num_restarts=num_restarts)
+            found = grouped(key, rows)
             # Numbered by the distances of their centres from the start, so that the
             # order of the clients changes no number.
             squares = jnp.sum(jnp.square(found.centres - origin[None]), axis=1)

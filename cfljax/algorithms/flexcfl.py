@@ -7,6 +7,7 @@ start, FedAvg within the groups, and learning between them. A baseline of CLoVE.
 """
 
 import dataclasses
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -37,6 +38,7 @@ from cfljax.clustering.kmeans import k_means
 from cfljax.clustering.linkage import agglomerate_distances
 from cfljax.federated.answers import predict_own_cluster
 from cfljax.federated.average import centres_of, membership
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import choose_cluster
 from cfljax.federated.local_update import (
     LocalUpdate,
@@ -179,13 +181,14 @@ def flexcfl(
         move = lambda new, old: new - old[None]
         moves = jax.tree.map(move, trained_part(trained), trained_part(start))
         real = jnp.any(some.mask, axis=1)
-        groups = group_updates(
-            group_key,
-            jnp.where(real[:, None], flat(moves), jnp.nan),
-            num_clusters,
+        group = functools.partial(
+            group_updates,
+            num_clusters=num_clusters,
             clustering=clustering,
             num_restarts=num_restarts,
         )
+        rows = jnp.where(real[:, None], flat(moves), jnp.nan)
+        groups = everywhere(group)(group_key, rows)
         alike = jnp.ones(first.shape[0], jnp.result_type(float))
         empty = repeat(start, num_clusters)
         models = centres_of(trained, alike, groups, empty=empty)

@@ -6,6 +6,7 @@ server starts from one client's centres, adds the farthest of all until there ar
 lets all centres join. Line numbers below are those of Algorithm 2.
 """
 
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -27,7 +28,7 @@ from cfljax.base.types import (
 from cfljax.clustering.distances import squared_euclidean
 from cfljax.clustering.kmeans import lloyd, spectral_k_means
 from cfljax.federated.answers import join_best_cluster, predict_own_cluster
-from cfljax.federated.backend import over_clients
+from cfljax.federated.backend import everywhere, over_clients
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import Info, fixed_round
 from cfljax.federated.training import (
@@ -113,6 +114,9 @@ def k_fed(
     check_member(Points, points=points)
     check_member(Variant, variant=variant)
     training = averaging(step_size, num_steps, weights, participation, update, threat)
+    most_samples = everywhere(
+        functools.partial(_most_samples, number=num_clusters, variant=variant)
+    )
 
     def check(data: ClientData) -> None:
         clients, samples = data.mask.shape
@@ -127,7 +131,7 @@ def k_fed(
         centres, held = _local_clusters(
             cluster_key, rows, num_local_clusters, num_restarts
         )
-        clusters = _most_samples(centres, held, num_clusters, variant)
+        clusters = most_samples(centres, held)
         models = start_models(task, models_key, num_clusters)
         width = num_local_clusters * rows.shape[2] * rows.dtype.itemsize
         sent = width * (clusters >= 0).astype(jnp.int32)

@@ -38,7 +38,7 @@ from cfljax.clustering.threshold import (
     threshold_messages,
 )
 from cfljax.federated.answers import join_best_model, predict_own_model
-from cfljax.federated.backend import Order, check_order
+from cfljax.federated.backend import Order, check_order, everywhere, rounded_apart
 from cfljax.federated.evaluate import choose_cluster
 from cfljax.federated.local_update import (
     check_schedules,
@@ -179,9 +179,10 @@ def momentum_clustering(
         "edge": edge,
         "centres_per_chunk": centres_per_chunk,
     }
-    member_centres = functools.partial(
-        threshold_messages, threat=threat, form=form, **clipping
+    member_centres = everywhere(
+        functools.partial(threshold_messages, threat=threat, form=form, **clipping)
     )
+    kept_centres = everywhere(functools.partial(threshold_clustering, **clipping))
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, data.mask.shape[0], start)
@@ -203,6 +204,8 @@ def momentum_clustering(
         weight = jnp.asarray(gradient_weight, jnp.result_type(float))
         if first_momentum == "gradient":
             weight = jnp.where(state.round == 0, 1, weight)
+        # Other devices, other multiply-adds.
+        weight = rounded_apart(weight)
         blend = lambda g, m: weight * g + (1 - weight) * m
         momenta = jax.tree.map(blend, gradients, state.momenta)  # (6)
         assignment, centres = None, state.centres
@@ -237,9 +240,10 @@ def momentum_clustering(
         finite = jnp.all(jnp.isfinite(points), axis=1)
         kept = jnp.where(finite[:, None], points, 0)
         own = jax.random.fold_in(key, Stream.ALGORITHM)
-        draw = lambda: plus_plus(own, kept, finite, before.shape[0])
+        drawn = functools.partial(plus_plus, num_clusters=before.shape[0])
+        draw = lambda: everywhere(drawn)(own, kept, finite)
         begin = jax.lax.cond(round_index == 0, draw, lambda: before)
-        found = threshold_clustering(points, begin, **clipping)
+        found = kept_centres(points, begin)
         # One centre after the other, in the memory of one set of differences.
         to = lambda centre: jnp.sum(jnp.square(points - centre[None]), axis=1)
         assignment = choose_cluster(jax.lax.map(to, found.centres).T)

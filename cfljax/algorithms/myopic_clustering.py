@@ -4,6 +4,7 @@ The paper's motivating method, and what it shows to fail: gradients of clients w
 models differ say little about whose data are alike, and all vanish at the optima.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from cfljax.base.tree import flat, like, rows
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.kmeans import k_means
 from cfljax.federated.answers import join_best_model, predict_own_model
-from cfljax.federated.backend import Order, check_order
+from cfljax.federated.backend import Order, check_order, everywhere
 from cfljax.federated.local_update import (
     check_schedules,
     client_gradients,
@@ -98,6 +99,9 @@ def myopic_clustering(
     check_order(order, clients_per_chunk)
     check_fit(task)
     check_schedules(step_size=step_size)
+    group = everywhere(
+        functools.partial(k_means, num_clusters=num_clusters, num_restarts=num_restarts)
+    )
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, data.mask.shape[0], start)
@@ -117,7 +121,7 @@ def myopic_clustering(
             points = threat.send(own, flat(gradients), clients, round=state.round)
             sent = like(points, gradients)
         own = jax.random.fold_in(key, Stream.ALGORITHM)
-        found = k_means(own, sent, num_clusters, num_restarts=num_restarts)  # line 4
+        found = group(own, sent)  # line 4
         row, known = jnp.maximum(found.assignment, 0), found.assignment >= 0
 
         size = scheduled(step_size, state.round)

@@ -6,6 +6,7 @@ server clusters them by k-means, (3) FedAvg within each cluster. The clustering 
 corrected. Line numbers below are those of the algorithm.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from cfljax.base.tree import flat, repeat, trained_part
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
 from cfljax.clustering.kmeans import k_means
 from cfljax.federated.answers import join_best_cluster, predict_own_cluster
+from cfljax.federated.backend import everywhere
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.rounds import Info, fixed_round
 from cfljax.federated.sharing import Shared, SharingVariant
@@ -112,6 +114,9 @@ def one_shot(
         variant=variant,
         threat=threat,
     )
+    group = everywhere(
+        functools.partial(k_means, num_clusters=num_clusters, num_restarts=num_restarts)
+    )
     first_task = task if local_task is None else local_task
     alone = Training(
         step_size=step_size if local_step_size is None else local_step_size,
@@ -127,7 +132,7 @@ def one_shot(
         solutions, _ = train_alone(local_key, first_task, same, data, alone)  # line 1
         real = jnp.any(data.mask, axis=1)[:, None]
         points = jnp.where(real, flat(trained_part(solutions)), jnp.nan)
-        found = k_means(cluster_key, points, num_clusters, num_restarts=num_restarts)
+        found = group(cluster_key, points)
         return State(
             models=models,
             clusters=found.assignment,  # line 2

@@ -23,6 +23,7 @@ from cfljax.base.checks import (
 from cfljax.base.constructor import constructor
 from cfljax.base.tree import repeat, trained_part, with_trained
 from cfljax.base.types import Algorithm, ClientData, Stacked, StepSize, Task, Threat
+from cfljax.federated.backend import kept_apart
 from cfljax.federated.evaluate import predict_own
 from cfljax.federated.local_update import LocalUpdate, batch_loss, losses_of_gradient
 from cfljax.federated.robust import Aggregate
@@ -219,7 +220,9 @@ def meta_task(task: Task, how: Adaptation, update: LocalUpdate) -> Task:
         mask: Bool[Array, " samples"],
     ) -> tuple[Float[Array, " samples"], PyTree]:
         batch = ClientData(inputs, targets, mask)
-        dealt = [batch] * number
+        dealt = [batch]
+        while len(dealt) < number:
+            dealt.append(batch._replace(targets=kept_apart(dealt[-1].targets)))
         if update.batch_size is not None:
             dealt = parts(batch, number)
         here = jax.lax.stop_gradient(params)

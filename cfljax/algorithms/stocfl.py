@@ -33,6 +33,7 @@ from cfljax.clustering.distances import cosines
 from cfljax.clustering.gram import combine
 from cfljax.federated.answers import check_clients
 from cfljax.federated.average import means_of_members
+from cfljax.federated.backend import everywhere
 from cfljax.federated.evaluate import client_losses, predict_own
 from cfljax.federated.local_update import (
     ClientUpdate,
@@ -344,7 +345,7 @@ def _mean_directions(
     counted; 0 where there are none."""
     each = (members & counted[None, :]).astype(jnp.result_type(float))
     total = jnp.maximum(jnp.sum(each, axis=1), 1)
-    return combine(each * (1 / total)[:, None], directions)
+    return everywhere(combine)(each * (1 / total)[:, None], directions)
 
 
 def _merged(

@@ -10,6 +10,7 @@ from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from cfljax.cores import MOST, count_cores, make_devices
 from cfljax.engine.processes import mesh, num_processes
+from cfljax.federated.backend import ROUNDED_APART
 
 _DECOMPOSITIONS = {
     primitive for name, primitive in vars(jax.lax.linalg).items() if name.endswith("_p")
@@ -49,8 +50,8 @@ def use_cores(number: int | None = None) -> int:
 def clients_over_devices(number: int | None = None) -> Iterator[int]:
     """Inside, algorithms spread clients over local devices.
 
-    On a CPU the results are the same bits for 1, 2, 4 and 8 devices; on accelerators
-    sums are rounded in another order.
+    On a CPU the results are the same bits on any number of devices up to 8, but for the
+    rounds that `run` names; on accelerators sums are rounded in another order.
 
     Args:
       number: of devices; all local ones if None.
@@ -119,8 +120,9 @@ def check_devices(number: int) -> int:
 
 def devices_for(jaxpr: Jaxpr, num_rounds: int) -> int:
     """Devices that pay for clients of a run by default: on a CPU as many as there are,
-    `MOST` at most, unless a round is too small to share or would hang. Of several
-    processes, which were asked for, devices of each.
+    `MOST` at most, unless a round is too small to share, would hang, or would give
+    other last bits on each number of devices. Of several processes, which were asked
+    for, devices of each.
 
     Args:
       jaxpr: of the whole run on one device.
@@ -128,7 +130,7 @@ def devices_for(jaxpr: Jaxpr, num_rounds: int) -> int:
     """
     number = min(jax.local_device_count(), MOST)
     is_small = num_processes() == 1 and products(jaxpr) < _WORTH * num_rounds
-    if jax.default_backend() != "cpu" or is_small:
+    if jax.default_backend() != "cpu" or is_small or _is_rounded_apart(jaxpr):
         return 1
     return 1 if next(_batched_decompositions(jaxpr), None) else number
 
@@ -185,6 +187,15 @@ def _batched_decompositions(jaxpr: Jaxpr) -> Iterator[tuple[str, tuple[int, ...]
             yield equation.primitive.name, shape
         for inner in jaxprs_in_params(equation.params):
             yield from _batched_decompositions(inner)
+
+
+def _is_rounded_apart(jaxpr: Jaxpr) -> bool:
+    """Whether last bits depend on the number of devices, see `rounded_apart`."""
+    return any(
+        equation.params.get("name") == ROUNDED_APART
+        or any(map(_is_rounded_apart, jaxprs_in_params(equation.params)))
+        for equation in jaxpr.eqns
+    )
 
 
 def _shape(variable: Any) -> tuple[int, ...]:

@@ -73,7 +73,8 @@ def clients_over_processes(
     its checkpoints written by the first. `sweep` uses the store of the first process,
     whatever `path` the others name; of trials that are runs of many rounds
     (`by_rounds`) it spreads clients, and trials of all others. On CPUs the results are
-    the same bits as those of one process.
+    the same bits as those of one process, but for the rounds of which `run` says that
+    they have other last bits on each number of devices.
 
     Where a process ends inside, by an exception or otherwise, or gives no sign of life
     for half a minute, the others say so in one line and end with status 3. To be

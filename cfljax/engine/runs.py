@@ -86,9 +86,13 @@ def run(
     `state` and `first_round=40`, are the same bits as 100.
 
     Compiled, once for each algorithm, observer and shape of the data. On a CPU the
-    clients are spread over one device for each core, as many as the log tells; models
-    are the same bits as on one, and lie on the first. Inside of `jit`, `vmap` and the
-    like the run becomes a part of what is transformed there, on its devices.
+    clients are spread over one device for each core, as many as the log tells; results
+    are the same bits as on one, and lie on the first. Three kinds of rounds have other
+    last bits on each number of devices, and are computed on one unless `devices` or
+    their context says otherwise: those of `option="gradient"`, of `order="batched"`,
+    and of `fedpac` and `momentum_clustering`. What an `observe` of your own adds up
+    over clients may be rounded likewise. Inside of `jit`, `vmap` and the like the run
+    becomes a part of what is transformed there, on its devices.
 
     A long run with a `checkpoint` survives its process: started again with the same
     arguments it goes on from the file, to the same bits, wherever it stopped. The file
@@ -118,8 +122,9 @@ def run(
       data_per_round: see `data`.
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
-        so many and a round is large enough to gain; else 1. Inside of
-        `clients_over_processes` of each process: 1 or all; None for all on a CPU.
+        so many, a round is large enough to gain and its bits do not depend on them;
+        else 1. Inside of `clients_over_processes` of each process: 1 or all; None for
+        all on a CPU, for 1 where bits would depend on them.
       state: to go on from, in place of what `init` makes; it stays as it is.
       first_round: rounds that are behind `state`. Data of each round begin with it.
       checkpoint: file for the state and the observations so far, written by `every`

@@ -13,6 +13,7 @@ and, for less and for test samples,
     trace.rounds["cluster_sizes"], trace.tests["accuracy"]
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from cfljax.base.types import Algorithm, ClientData, Truth
-from cfljax.federated.backend import EVERYWHERE
+from cfljax.federated.backend import everywhere
 from cfljax.metrics import accuracy, adjusted_rand_index, mebibytes
 
 
@@ -58,7 +59,7 @@ def free_metrics(state: Any, info: Any) -> dict[str, Array]:
         found["cluster_sizes"] = _sizes(assignment, _num_clusters(assignment, losses))
     for name in ("received", "sent"):
         if (sizes := _field(info, name)) is not None:
-            found[name] = mebibytes(sizes)
+            found[name] = everywhere(mebibytes)(sizes)
     return found
 
 
@@ -175,9 +176,13 @@ def _with_truth(
     assignment, losses = _field(info, "assignment"), _field(info, "losses")
     if assignment is not None:
         count = _num_clusters(assignment, losses)
-        own = _whole(assignment)
-        sizes = (count, number.shape[0])
-        found["rand_index"] = adjusted_rand_index(own, truth, *sizes, present=own >= 0)
+        index = functools.partial(
+            adjusted_rand_index,
+            num_clusters=count,
+            num_true_clusters=number.shape[0],
+        )
+        present = assignment >= 0
+        found["rand_index"] = everywhere(index)(assignment, truth, present=present)
     return found
 
 
@@ -185,14 +190,7 @@ def _field(info: Any, name: str) -> Array | None:
     """An array of the round's info, if it has one of this name."""
     found: Any = getattr(info, name, None)
     is_array = hasattr(found, "dtype") and getattr(found, "ndim", 0) >= 1
-    return _whole(found) if is_array else None
-
-
-def _whole(leaf: Array) -> Array:
-    """All of it on each device: sums do not depend on how many there are."""
-    if jax.sharding.get_abstract_mesh().empty:
-        return leaf
-    return jax.lax.with_sharding_constraint(leaf, EVERYWHERE)
+    return found if is_array else None
 
 
 def _num_clusters(assignment: Array, losses: Array | None) -> int:
@@ -201,6 +199,7 @@ def _num_clusters(assignment: Array, losses: Array | None) -> int:
     return assignment.shape[0]
 
 
+@everywhere
 def _mean_loss(losses: Array, assignment: Array | None) -> Float[Array, ""]:
     """The mean of the participants, under the models that they were assigned to."""
     if losses.ndim == 1:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, ScalarLike
 from cfljax.base.tree import length, rows, select
 from cfljax.base.types import Stacked
 from cfljax.clustering.gram import combine
+from cfljax.federated.backend import everywhere
 
 # Divisor of a cluster's summed gradients. It changes the effective step size: for k
 # balanced clusters under full participation "cluster" moves k times further.
@@ -81,12 +82,18 @@ def centres_of(
     `empty`."""
     number, weights = length(empty), jnp.where(clusters >= 0, weights, 0)
     row = jnp.maximum(clusters, 0)
-    add = lambda leaf: jax.ops.segment_sum(leaf, row, number)
-    weigh = lambda leaf: jnp.where(
-        rows(weights > 0, leaf), rows(weights, leaf) * leaf, 0
-    )
-    sums = jax.tree.map(lambda leaf: add(weigh(leaf)), models)
-    return mean_of_sums(sums, add(weights), empty=empty)
+
+    @everywhere
+    def add(row: Array, weights: Array) -> Array:
+        return jax.ops.segment_sum(weights, row, number)
+
+    @everywhere
+    def add_weighed(row: Array, weights: Array, leaf: Array) -> Array:
+        own = jnp.where(rows(weights > 0, leaf), rows(weights, leaf) * leaf, 0)
+        return jax.ops.segment_sum(own, row, number)
+
+    sums = jax.tree.map(lambda leaf: add_weighed(row, weights, leaf), models)
+    return mean_of_sums(sums, add(row, weights), empty=empty)
 
 
 def means_of_members(
@@ -100,7 +107,7 @@ def means_of_members(
     weight 0 count for nothing, not even NaN. A group without weight keeps its row of
     `empty`.
 
-    Cost: a product of all groups with all models.
+    Cost: a product of all groups with all models, which each device holds meanwhile.
     """
     each = jnp.where(members, weights[None, :], 0)
     total = jnp.sum(each, axis=1)
@@ -108,4 +115,4 @@ def means_of_members(
     known = jax.tree.map(
         lambda leaf: jnp.where(rows(weights > 0, leaf), leaf, 0), models
     )
-    return select(total > 0, combine(share, known), empty)
+    return select(total > 0, everywhere(combine)(share, known), empty)

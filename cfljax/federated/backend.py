@@ -19,6 +19,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, PyTree
 
@@ -36,6 +37,7 @@ TOGETHER = 100
 CLIENTS = "clients"  # Axis of a device mesh that clients are spread over.
 ROWS = PartitionSpec(CLIENTS)
 EVERYWHERE = PartitionSpec()
+ROUNDED_APART = "rounded otherwise on each number of devices"
 
 
 def check_order(order: str | None, clients_per_chunk: int | None) -> None:
@@ -113,6 +115,49 @@ def added_over_devices(
     )
 
 
+def everywhere(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """What a server does: `function(*arrays, **arrays)` of arrays of all clients,
+    computed whole by each device, as one device would.
+
+    Left to itself the compiler gives each device the sum of its own clients, so that
+    the order of additions, and with it the last bits, depend on the number of devices.
+
+    Cost: what is computed is not shared out. Memory: while it runs, each device holds
+    all of its arguments; call it leaf by leaf where they are models of all clients.
+    """
+
+    @functools.wraps(function)
+    def run(*arrays: PyTree, **named: PyTree) -> PyTree:
+        if num_devices() == 1:
+            return function(*arrays, **named)
+        apart = lambda arrays, named: function(*arrays, **named)
+        whole = jax.shard_map(
+            apart, in_specs=EVERYWHERE, out_specs=EVERYWHERE, check_vma=False
+        )
+        return whole(arrays, named)
+
+    return run
+
+
+def kept_apart(tree: PyTree) -> PyTree:
+    """What a client reads a second time in its work, targets for example.
+
+    Among several devices the compiler merges equal parts of the work before it
+    simplifies them, on one device after that, and rounds them differently: a barrier
+    hides from it that they are equal.
+    """
+    if CLIENTS in jax.sharding.get_abstract_mesh().manual_axes:
+        return jax.lax.optimization_barrier(tree)
+    return tree
+
+
+def rounded_apart(leaf: Array) -> Array:
+    """The array itself, marked as a part of what is rounded otherwise on each number of
+    devices: `run` by default computes it on one, so that results do not depend on the
+    cores of a machine."""
+    return checkpoint_name(leaf, ROUNDED_APART)
+
+
 def padded(stacked: Stacked, multiple: int) -> Stacked:
     """Rows of the leading axis up to a multiple; the last row is repeated."""
     rows = length(stacked)
@@ -161,7 +206,8 @@ def over_clients(
             # Stays sequential under an outer vmap, over trials for example.
             run = jax.custom_batching.sequential_vmap(over_devices(sequential))
         else:
-            run = over_devices(batched)
+            own = over_devices(batched)
+            run = lambda *given: jax.tree.map(rounded_apart, own(*given))
         results = run(shared, rows)
         return jax.tree.map(lambda leaf: leaf[:number], results)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
 from cfljax.base.types import ClientData, Layers, Task
+from cfljax.federated.backend import everywhere
 from cfljax.federated.traffic import identity_bytes
 
 
@@ -78,6 +79,7 @@ def class_means(
     return sums / jnp.maximum(counts, 1)[:, None], counts
 
 
+@everywhere
 def mean_prototypes(
     means: Float[Array, "participants classes features"],
     weights: Float[Array, "participants classes"],

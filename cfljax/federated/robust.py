@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, PyTree, ScalarLike
 from cfljax.base.checks import check_positive, is_traced
 from cfljax.base.tree import flat, like, rows
 from cfljax.base.types import Stacked
+from cfljax.federated.backend import everywhere
 
 _Weights = Float[Array, " participants"]
 Aggregate = Callable[[Stacked, _Weights, PyTree], PyTree]
@@ -25,6 +26,7 @@ Aggregate = Callable[[Stacked, _Weights, PyTree], PyTree]
 def mean() -> Aggregate:
     """The weighted mean, which one message carries anywhere."""
 
+    @everywhere
     def aggregate(messages: Stacked, weights: _Weights, origin: PyTree) -> PyTree:
         del origin
         total = jnp.sum(weights)
@@ -49,6 +51,7 @@ def median() -> Aggregate:
     Cost: a sort of every coordinate.
     """
 
+    @everywhere
     def aggregate(messages: Stacked, weights: _Weights, origin: PyTree) -> PyTree:
         del origin
         number = jnp.sum(weights > 0)
@@ -81,6 +84,7 @@ def trimmed_mean(share: float) -> Aggregate:
     if not 0 <= share < 0.5:
         raise ValueError(f"`share` must be in [0, 0.5), got {share}.")
 
+    @everywhere
     def aggregate(messages: Stacked, weights: _Weights, origin: PyTree) -> PyTree:
         del origin
         number = jnp.sum(weights > 0)
@@ -121,6 +125,7 @@ def centred_clipping(radius: ScalarLike, *, num_rounds: int = 1) -> Aggregate:
     if not is_traced(radius) and not 0 < float(np.asarray(radius)) < math.inf:
         raise ValueError(f"`radius` must be positive, got {radius}.")
 
+    @everywhere
     def aggregate(messages: Stacked, weights: _Weights, origin: PyTree) -> PyTree:
         points = flat(messages)
         members = weights > 0

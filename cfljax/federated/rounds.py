@@ -18,6 +18,7 @@ from cfljax.base.streams import Stream
 from cfljax.base.tree import finite_rows, is_finite, length, repeat, select, take
 from cfljax.base.types import NO_CLUSTER, ClientData, Stacked, Task
 from cfljax.federated.average import gradient_step, mean_of_sums, membership
+from cfljax.federated.backend import rounded_apart
 from cfljax.federated.evaluate import (
     assigned_losses,
     keep_cluster,
@@ -246,6 +247,8 @@ def _average_gradients(setting: _Setting, parts: _Parts) -> _Averaged:
     members = membership(assignment, losses.shape[1])  # line 7
     counts = shares(training, setting.train)
     weights = jnp.where(members, counts[:, None], 0)
+    if not _needs_each_message(training):  # One product of all clients' samples.
+        weights = rounded_apart(weights)
     by_cluster = training.normalise == "cluster"
     total = jnp.sum(counts)
     if training.normalise == "all":

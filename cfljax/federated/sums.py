@@ -22,6 +22,7 @@ from cfljax.federated.backend import (
     over_devices,
     padded,
     resolve,
+    rounded_apart,
 )
 
 # Sequential clients are added up in this many lanes, and the lanes in their order. The
@@ -205,7 +206,8 @@ def _in_chunks(
         filled = padded(stacked, size * devices)
         real = jnp.arange(length(filled)) < number
         members, *others = filled
-        members = members._replace(weight=jnp.where(real, members.weight, 0))
+        weight = rounded_apart(jnp.where(real, members.weight, 0))
+        members = members._replace(weight=weight)
 
         def device(shared: tuple, own: tuple) -> tuple:
             constants, empty = shared
