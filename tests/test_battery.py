@@ -33,6 +33,7 @@ def test_what_is_changed_or_damaged_is_noticed(tmp_path, few, name):
         assert tally.count("again", "refused") > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "harm",
     [

@@ -125,6 +125,7 @@ def test_a_round_by_hand(settings):
     assert np.abs(other - models).max() > 1e-3
 
 
+@pytest.mark.long
 def test_the_anchor_holds_the_models_received_and_mean_loss_vectors():
     state, after, info = one_round()
     np.testing.assert_array_equal(after.anchor.models, state.models)
@@ -272,6 +273,7 @@ def test_clusters_are_found_and_kept():
     assert not info.stable.any()
 
 
+@pytest.mark.long
 def test_early_stop_changes_the_messages_and_nothing_else():
     _, (plain, models) = trace()
     last, (info, stopped) = trace(stable_rounds=3)

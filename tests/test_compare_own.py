@@ -170,6 +170,7 @@ def test_changed_data_or_code_are_another_setting(compared, folder, monkeypatch)
     assert left() == 2
 
 
+@pytest.mark.long
 def test_samples_are_dealt_out_anew_for_each_seed():
     """Each is used once, and a seed's are the same however many there are."""
     brought = own.load(config())

@@ -195,6 +195,7 @@ def framed(pictures: np.ndarray) -> np.ndarray:
     return flat / np.linalg.norm(flat, axis=1, keepdims=True)
 
 
+@pytest.mark.long
 def test_digits_are_upright_and_labelled_like_mnist(femnist, real_data):
     """Nearest mean of MNIST's digits; transposed or moved by one image it fails."""
     mnist = load_images("mnist", folder=real_data)
@@ -212,6 +213,7 @@ def test_digits_are_upright_and_labelled_like_mnist(femnist, real_data):
     assert accuracy(np.roll(ink, 1, axis=0)) < 0.3
 
 
+@pytest.mark.long
 def test_clients_against_the_files(femnist):
     """As IFCA's `-k 100`: 188 writers; who has no test image is no client."""
     train, test = by_writer(femnist, min_samples=99)

@@ -205,6 +205,7 @@ def test_two_runs_share_the_work_and_repeat_none(played, unbroken):
     assert sum(run["blocks"] for run in runs) == 18
 
 
+@pytest.mark.long
 def test_what_a_killed_run_held_is_computed_by_the_next(played, unbroken):
     folder, (_, (told, done, killed, last), *_) = played
     assert "3 blocks of" in told and "start again when it has ended" in told
@@ -213,6 +214,7 @@ def test_what_a_killed_run_held_is_computed_by_the_next(played, unbroken):
     assert sweep(GRID, draw, folder / "kill").identical(unbroken)
 
 
+@pytest.mark.long
 def test_no_entry_of_the_journal_is_lost(played):
     folder, (_, _, statuses, _) = played
     assert statuses == [0, 0]

@@ -348,6 +348,7 @@ def test_files_that_are_no_blocks_are_left_alone(copied, whole):
     assert contents(copied) == before
 
 
+@pytest.mark.long
 def test_what_was_left_half_written_goes_after_a_day(copied, whole, monkeypatch):
     """When a run writes to the store, of what it may write itself."""
     cell = block_file(copied, LARGER, 0, 0).parent

@@ -111,6 +111,7 @@ def test_an_internal_error_on_a_full_disk_says_how_to_see_more(monkeypatch, caps
     assert "; --traceback shows where; please report it\n" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_ends_it_as_any_other_tool():
     """By a pipe of its own, whose buffer the process must not fail to flush."""
     code = (

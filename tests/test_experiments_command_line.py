@@ -168,11 +168,13 @@ def test_results_say_which_runs_computed_them(command, tmp_path, monkeypatch):
     assert str(tmp_path) not in "".join(file.read_text() for file in files)
 
 
+@pytest.mark.long
 def test_a_worker_writes_no_provenance(command, tmp_path):
     assert command("--shard", "1/2")[0] == 0
     assert not (tmp_path / "out" / "provenance.json").exists()
 
 
+@pytest.mark.long
 def test_json_is_one_document_and_a_second_run_is_the_same(command, monkeypatch):
     save_no_figures(monkeypatch)
     first = json.loads(command("--json")[1])
@@ -425,6 +427,7 @@ def test_listing_help_and_refusals_import_nothing_that_computes(first, found):
 # The registry
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
 @pytest.mark.parametrize("size", PRESETS)
 def test_every_preset_is_valid(name, size):

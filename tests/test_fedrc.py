@@ -188,6 +188,7 @@ def test_concepts_part_clients():
 # Against itself: its limits
 
 
+@pytest.mark.long
 def test_the_first_round_is_one_of_fedem():
     """Until shares of labels differ; and not later."""
     settings = {name: one for name, one in SETTINGS.items() if name != "num_classes"}

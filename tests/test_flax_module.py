@@ -111,6 +111,7 @@ def test_a_module_of_linen_answers_as_flax_does():
 # Against equations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["linen", "nnx"])
 def test_training_sees_dropout_and_the_statistics_of_real_samples(kind):
     module, head = {"linen": (Linen(), "head"), "nnx": (Nnx, "layers/0")}[kind]

@@ -383,6 +383,7 @@ def test_noise_is_added_to_descriptors():
 # Newcomers
 
 
+@pytest.mark.long
 def test_newcomers_take_the_nearest_centroid_without_labels():
     state = after(WARM_UP + 2)[0]
     joined = PLAIN.join(KEY, state, NEW)

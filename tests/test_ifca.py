@@ -160,6 +160,7 @@ def test_weights_against_equations(option, weights):
 # Against itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_one_cluster_against_itself_is_fedavg(option):
     one = build(num_clusters=1, option=option)

@@ -544,6 +544,7 @@ def test_choosing_on_the_gradients_samples_is_noticed():
     assert differ(by_law(), on_one_fold())
 
 
+@pytest.mark.long
 def test_a_resampled_trials_law_has_the_samples_of_one_use():
     folds = dataclasses.replace(LAW, resample=True, num_samples=2 * ROUNDS * SAMPLES)
     found = fig3_law.distances(folds, np.array([STEP]), num_trials=5, seed=0)

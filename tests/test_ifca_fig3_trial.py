@@ -215,6 +215,7 @@ def test_all_outputs_are_those_of_trials_in_full(full, joint, seed):
         assert disagreements(theirs, ours) == []
 
 
+@pytest.mark.long
 def test_control_other_trials_and_other_cells_disagree(full, joint):
     of_runs = {"distance", "nearest_distance", "loss", "first_loss", "alpha"}
     assert of_runs <= set(disagreements(full[0][0], joint[1][0]))
@@ -270,6 +271,7 @@ def decided():
     return {seed: together(seed, decide=True) for seed in SEEDS}
 
 
+@pytest.mark.long
 def test_trials_that_are_decided_early_succeed_as_they_would(full, decided):
     seen = {name: set() for name in CRITERIA}
     for seed in SEEDS:
@@ -281,6 +283,7 @@ def test_trials_that_are_decided_early_succeed_as_they_would(full, decided):
     assert all(values == {True, False} for values in seen.values())
 
 
+@pytest.mark.long
 def test_runs_that_are_left_alone_are_not_a_number(joint, decided):
     left = 0
     for seed in SEEDS:

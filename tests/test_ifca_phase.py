@@ -92,6 +92,7 @@ def test_the_first_round_has_the_exact_law_of_misassignment():
     assert not holds(chance_of_no_mistake(more), outcomes & RECOVERED > 0)
 
 
+@pytest.mark.long
 def test_the_floor_tells_who_comes_near():
     """In high dimension, where the error hardly varies."""
     wide = dataclasses.replace(GOOD, num_features=4000, separation=20.0, start=0.02)

@@ -282,6 +282,7 @@ def test_messages_from_three_times_the_model(option):
     assert np.abs(expected - round_by_hand(option, BY_HAND["mean"])).max() > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_an_empty_cluster_keeps_its_model_bit_for_bit(option):
     """It steals nobody's gradient; all others train the other one."""

@@ -202,6 +202,7 @@ def test_the_command_knows_all_kinds_of_logs():
 # Against itself: how a run is cut, lengthened or shared does not matter
 
 
+@pytest.mark.long
 def test_run_that_was_cut_goes_on_to_the_same_bits(tmp_path, monkeypatch, segments):
     whole = jobs.run(options(tmp_path / "whole"), job())
     segments.clear()
@@ -399,6 +400,7 @@ def test_shares_are_even_over_small_jobs(tmp_path):
     assert found["open_blocks"] == 2 and len(begun) == 2
 
 
+@pytest.mark.long
 def test_what_is_done_is_not_prepared_again(tmp_path):
     drawn: list[str] = []
     both = [

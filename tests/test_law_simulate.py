@@ -184,6 +184,7 @@ def test_law_and_data_agree(name):
     assert distance <= 1 and moments <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["two, frame", pytest.param("three, frame, unbalanced", marks=pytest.mark.slow)],
@@ -255,6 +256,7 @@ def test_a_trial_does_not_depend_on_how_many_others_run(num_clusters):
     assert not np.array_equal(many.models[0], many.models[1])
 
 
+@pytest.mark.long
 def test_the_callers_precision_does_not_matter():
     population, start = setting()
     usual = run(population, start)

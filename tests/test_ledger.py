@@ -105,6 +105,7 @@ def test_the_published_numbers_in_the_papers_size_agree(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_ten_rounds_are_reduced_and_one_seed_has_no_spread(tmp_path):
     short = clove_trial(num_rounds=10)
     put_clove(tmp_path / "short", short, 87.4, 87.4, 87.4)

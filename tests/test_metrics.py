@@ -238,6 +238,7 @@ def test_accuracy_against_reference():
     assert expected != pytest.approx(accuracy_score(targets.ravel(), classes.ravel()))
 
 
+@pytest.mark.long
 def test_batches_compile_and_equal_single_calls():
     rng = np.random.default_rng(1)
     assignments = jnp.asarray(rng.integers(0, 3, (8, 12)), jnp.int32)

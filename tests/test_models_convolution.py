@@ -385,6 +385,7 @@ def test_rotated_cifar_against_the_tutorial():
     assert (losses - free > 1).all()
 
 
+@pytest.mark.long
 def test_rotated_cifar_starts_as_the_tutorial():
     params = cifar()
     kept = 0.8796  # Standard deviation of a normal number cut at two.

@@ -444,6 +444,7 @@ def test_no_server_is_told_in_a_line(url, monkeypatch, capsys):
     assert "no server answers at http://127.0.0.1:9" in said and said.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_a_server_that_goes_away(url, local, monkeypatch, anew, comes_back):
     monkeypatch.setattr(objects, "PATIENCE", 30.0 if comes_back else 0.5)

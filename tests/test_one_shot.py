@@ -60,6 +60,7 @@ def test_solutions_reveal_the_clusters_and_too_few_steps_do_not(problem):
     assert float(agreement(found, truth.clusters)) < 1
 
 
+@pytest.mark.long
 def test_rounds_are_the_oracle_s_of_the_clusters_found(problem):
     data, _ = problem
     step = jax.jit(build(num_steps=3).step)

@@ -131,6 +131,7 @@ def test_two_rounds_against_equations():
 # Against itself
 
 
+@pytest.mark.long
 def test_a_threshold_above_all_angles_is_fedavg():
     algorithm = fedavg(TASK, step_size=STEP, num_steps=STEPS)
 
@@ -220,6 +221,7 @@ def joined(threshold):
     return jax.jit(join)
 
 
+@pytest.mark.long
 def test_newcomers_join_the_nearest_or_stay_alone():
     """The third is near nobody, the fourth has no samples."""
     state = run(HEIGHT, max_clusters=2)[1]

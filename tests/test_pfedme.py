@@ -79,6 +79,7 @@ def test_two_rounds_against_equations():
     differ(answers, np.einsum("csf,cf->cs", DATA.inputs, local))
 
 
+@pytest.mark.long
 def test_weights_may_be_numbers_of_samples():
     algorithm = build(weights="samples")
     state, _ = algorithm.step(jax.random.key(0), begin(algorithm), DATA)

@@ -428,6 +428,7 @@ def sound(played, undisturbed, tmp_path) -> tuple[pathlib.Path, list[str], Any]:
     return tmp_path / "s", lines, expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["missing", "flipped"])
 def test_lost_block_is_found(sound, kind):
     path, lines, expected = sound
@@ -435,6 +436,7 @@ def test_lost_block_is_found(sound, kind):
     assert faults(path, lines, expected) == ["block 2 of 1.0/4 is lost"]
 
 
+@pytest.mark.long
 def test_wrong_block_is_found(sound):
     path, lines, expected = sound
     store, block = Store(path, cells()), (2, 1, 1)
@@ -444,6 +446,7 @@ def test_wrong_block_is_found(sound):
     assert faults(path, lines, expected) == ["block 1 of 2.0/6 is wrong"]
 
 
+@pytest.mark.long
 def test_doubled_block_is_found(sound):
     path, lines, expected = sound
     again = next(line for line in lines if line.startswith("done"))

@@ -78,6 +78,7 @@ def test_a_quarter_is_the_best_constant(number):
         assert lemma1_proof.check_tail(QUICK, **keywords).status is Status.VIOLATED
 
 
+@pytest.mark.long
 def test_the_law_is_resolved_as_promised():
     verdict = exact_assignment.check_law(QUICK)
     assert verdict.resolution <= 0.012 and verdict.error_rate == 1e-6
@@ -886,6 +887,7 @@ def test_followed_clusters_have_the_floor_of_their_own():
     assert low <= predicted**2 <= high < 1.1 * predicted**2
 
 
+@pytest.mark.long
 def test_line_14_on_raw_data():
     """A subset of the clients, their sum divided by m: 1 - 2 gamma p M / m."""
     generator, clients, chosen, gamma = np.random.default_rng(3), 40, 10, 0.5

@@ -162,6 +162,7 @@ def test_squared_distances_stand_in_for_inner_products():
     assert (np.asarray(run(moved @ moved.T).members) != expected[1]).any()
 
 
+@pytest.mark.long
 def test_a_rule_is_asked_in_every_round():
     for points in (points_of(5), with_gaps(points_of(6))):
         weights = some_weights()

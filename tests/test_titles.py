@@ -28,6 +28,7 @@ class Config:
 # --- Against every experiment.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("id", IDS)
 def test_only_the_papers_settings_have_its_name(id):
     experiment = registry.EXPERIMENTS[id].load()

@@ -143,6 +143,7 @@ def test_the_limit_is_what_the_host_has_and_can_be_raised(monkeypatch):
             check_bytes("x", 1)
 
 
+@pytest.mark.long
 def test_a_wrapper_gives_no_more_than_it_should(tmp_path):
     for whole in (gzip.compress(bytes(64 * MOST)), gzip.compress(bytes(MOST)) * 9):
         before = peak()

@@ -56,6 +56,7 @@ def test_the_adaptive_edge_ends_where_predicted(honest):
     assert 0.9 < (found["error"] - honest["error"]).mean() / offset**2 < 1.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", ["edge_static", "alie", "sign_flip"])
 def test_others_do_less(honest, attack):
     tau = np.sqrt(200 / 3.5)
