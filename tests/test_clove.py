@@ -295,6 +295,7 @@ def test_early_stop_changes_the_messages_and_nothing_else():
     np.testing.assert_array_equal(last.anchor.models, stopped[begin - 2])
 
 
+@pytest.mark.long
 def test_newcomers_find_their_cluster_after_stability():
     last, _ = trace(stable_rounds=3)
     data, _ = three_clusters()

@@ -191,6 +191,7 @@ def test_chunks_do_not_change_a_table(command, tmp_path):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.long
 def test_an_interruption_resumes(command, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt

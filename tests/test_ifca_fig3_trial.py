@@ -223,6 +223,7 @@ def test_control_other_trials_and_other_cells_disagree(full, joint):
     assert of_runs <= set(disagreements(full[0][0], joint[0][2]))  # Convention.
 
 
+@pytest.mark.long
 def test_a_diverged_run_is_recorded_and_never_succeeds():
     steps = np.array([0.5, 50.0], np.float32)
     full, joint = one_by_one(0, steps), together(0, steps)
@@ -332,6 +333,7 @@ def test_models_too_far_to_measure_decide_nothing():
     assert not np.isfinite(distance)
 
 
+@pytest.mark.long
 def test_a_run_that_is_given_up_fails_as_it_would():
     """At a step size that is far too large; what else it has may be earlier."""
     steps = np.array([0.1, 500.0], np.float32)

@@ -352,6 +352,7 @@ def test_a_write_whose_answer_was_lost_counts_once(server, url, local, monkeypat
     assert run["blocks"] == 4
 
 
+@pytest.mark.long
 def test_a_write_whose_connection_broke_is_tried_again(server, url, local, monkeypatch):
     """The library leaves that to us, as the write may have been done."""
     broken: list[str] = []
