@@ -26,7 +26,7 @@ COUNTS = (1, 2, 3)  # Of devices; ten clients are dealt out to two evenly.
 # product of all their samples, or by the compiler, which has other quotients and
 # multiply-adds in the programs of several devices: by default they run on one.
 GRADIENTS = ("ifca", "oracle")  # By default; with `option="model"` they are the same.
-APART = ("fedpac", "momentum_clustering")
+APART = ("fedpac", "flux", "momentum_clustering")
 SAME = sorted(REGISTRY.keys() - set(APART))
 FEW = ("clove", "fesem", "fedproto")
 PROCESSES = 8

@@ -35,6 +35,7 @@ from cfljax.base.types import (
 from cfljax.clustering.distances import euclidean
 from cfljax.clustering.linkage import cut_distances, squared_distances
 from cfljax.federated.answers import predict_own_model
+from cfljax.federated.backend import rounded_apart
 from cfljax.federated.local_update import LocalUpdate
 from cfljax.federated.prototypes import first_prototypes, layers_of
 from cfljax.federated.rounds import assigned_round, global_start
@@ -258,7 +259,8 @@ def flux(
         each = members.astype(scaled.dtype)
         sums = jnp.einsum("ij,jbc->ibc", each, scaled[:, :2], precision="highest")
         counts = jnp.maximum(jnp.sum(each, axis=1), 1)
-        centroids = sums / rows(counts, sums)
+        # Clients' means become products with some numbers of devices only.
+        centroids = rounded_apart(sums / rows(counts, sums))
         sight = Sight(model, origin, low[:2], width[:2], centroids)
         found = jnp.max(clusters).astype(jnp.int32) + 1
         return state._replace(members=members, sight=sight, found=found)

@@ -90,9 +90,9 @@ def run(
     are the same bits as on one, and lie on the first. Three kinds of rounds have other
     last bits on each number of devices, and are computed on one unless `devices` or
     their context says otherwise: those of `option="gradient"`, of `order="batched"`,
-    and of `fedpac` and `momentum_clustering`. What an `observe` of your own adds up
-    over clients may be rounded likewise. Inside of `jit`, `vmap` and the like the run
-    becomes a part of what is transformed there, on its devices.
+    and of `fedpac`, `flux` and `momentum_clustering`. What an `observe` of your own
+    adds up over clients may be rounded likewise. Inside of `jit`, `vmap` and the like
+    the run becomes a part of what is transformed there, on its devices.
 
     A long run with a `checkpoint` survives its process: started again with the same
     arguments it goes on from the file, to the same bits, wherever it stopped. The file
