@@ -100,17 +100,22 @@ def model_bytes(name):
     return num_bytes([leaf for own, leaf in pairs if not kept(own)])
 
 
-def build(name, truth, **changes):
+def needed_by(name, *, clusters, num_clusters=CLUSTERS, num_classes=CLASSES):
+    """Arguments without which an algorithm cannot be made, besides its task."""
     row = REGISTRY[name]
     arguments = dict(row.defaults)
     if row.clustered:
-        arguments["num_clusters"] = CLUSTERS
+        arguments["num_clusters"] = num_clusters
     if row.needs_truth:
-        arguments["clusters"] = truth.clusters
+        arguments["clusters"] = clusters
     if row.needs_classes:
-        arguments["num_classes"] = CLASSES
-    arguments.update(changes)
-    return row.constructor(task_of(name), **arguments)
+        arguments["num_classes"] = num_classes
+    return arguments
+
+
+def build(name, truth, **changes):
+    arguments = needed_by(name, clusters=truth.clusters) | changes
+    return REGISTRY[name].constructor(task_of(name), **arguments)
 
 
 TRACES = collections.Counter()

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conformance_cases import needed_by
 from jax.extend.core import Literal
 
 from cfljax.algorithms import REGISTRY
@@ -164,13 +165,12 @@ def build(name, sizes=SIZES):
     """The algorithm as its card means it: averaged models, the rest by default."""
     row = REGISTRY[name]
     accepted = inspect.signature(row.constructor).parameters
-    arguments = dict(row.defaults)
-    if row.clustered:
-        arguments["num_clusters"] = sizes.num_clusters
-    if row.needs_truth:
-        arguments["clusters"] = jnp.arange(sizes.num_clients) % sizes.num_clusters
-    if row.needs_classes:
-        arguments["num_classes"] = CLASSES
+    arguments = needed_by(
+        name,
+        clusters=jnp.arange(sizes.num_clients) % sizes.num_clusters,
+        num_clusters=sizes.num_clusters,
+        num_classes=CLASSES,
+    )
     if "option" in accepted:
         arguments["option"] = "model"
     for steps in ("num_steps", "num_personal_steps"):

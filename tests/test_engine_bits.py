@@ -11,6 +11,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 import pytest
+from conformance_cases import needed_by
 from engine_trial import serve
 from together import CLIENTS, clients, digest
 
@@ -35,13 +36,8 @@ PROCESSES = 8
 def build(name, **options):
     """An algorithm whose clients train models, where it lets one choose."""
     row = REGISTRY[name]
-    own = dict(row.defaults)
-    if row.clustered:
-        own["num_clusters"] = CLUSTERS
-    if row.needs_truth:
-        own |= {"clusters": jnp.arange(CLIENTS) % CLUSTERS, "num_clusters": CLUSTERS}
-    if row.needs_classes:
-        own["num_classes"] = CLASSES
+    truth = jnp.arange(CLIENTS) % CLUSTERS
+    own = needed_by(name, clusters=truth, num_clusters=CLUSTERS, num_classes=CLASSES)
     if "option" in inspect.signature(row.constructor).parameters:
         own["option"] = "model"
     task = cfl.models.mlp((6, 6), hidden=(7,), num_classes=CLASSES)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, ScalarLike
 
-from cfljax.base.checks import check_at_most, check_positive, check_threat
+from cfljax.base.checks import check_at_most, check_threat
 from cfljax.base.constructor import constructor
 from cfljax.base.decompositions import singular_vectors
 from cfljax.base.describe import summary
@@ -199,7 +199,6 @@ def flux(
     and merges, cubic in the clients. Memory: a model of every client.
     """
     layers = layers_of(task)
-    check_positive(num_classes=num_classes)
     number = num_classes if num_components is None else num_components
     training = averaging(step_size, num_steps, weights, participation, update, threat)
 

@@ -379,8 +379,6 @@ def main(config: Config, options: Options) -> dict[str, Any]:
     if not any("accuracy" in row for row in table):
         raise engine.SweepError(f"no algorithm finished; see `{options.out}`.")
     text = prepared.note + markdown(table, prepared.worlds) + note(config)
-    told = options.out / "outcome.md"
-    report.write_text(told, outcome(table, prepared.worlds))
     finished = finish(
         config,
         options,
@@ -392,9 +390,13 @@ def main(config: Config, options: Options) -> dict[str, Any]:
         failures=sum(row.get("failed", 0) for row in table),
         source=prepared.source,
     )
-    path = options.out / "results.json"
-    report.write_text(path, _submission(config, prepared, results))
-    finished["files"] += [str(told), str(path)]
+    more = {
+        "outcome.md": outcome(table, prepared.worlds),
+        "results.json": _submission(config, prepared, results),
+    }
+    for name, content in more.items():
+        report.write_text(options.out / name, content)
+        finished["files"].append(str(options.out / name))
     return {"experiment": "compare.all", "source": prepared.source, **finished}
 
 
