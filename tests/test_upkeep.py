@@ -257,6 +257,8 @@ def test_files_of_others_are_never_deleted(tmp_path):
     for name in ("mine.npz", "text.npz"):
         assert found(tmp_path / name) == {name: "unknown"}
         assert repair(tmp_path / name) == [] and (tmp_path / name).exists()
+        with pytest.raises(StoreError, match="holds no results: its digest"):
+            holdings(tmp_path / name)
 
 
 def test_what_holds_no_results_is_refused(tmp_path):

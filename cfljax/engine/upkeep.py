@@ -71,7 +71,8 @@ class Holding(NamedTuple):
 
 
 def holdings(path: Where) -> list[Holding]:
-    """What is there, sound files alone; raises StoreError as `survey`.
+    """What is there, sound files alone; raises StoreError as `survey`, and for a single
+    file that is not sound.
 
     Cost: reads every file.
     """
@@ -82,6 +83,8 @@ def holdings(path: Where) -> list[Holding]:
         if isinstance(found, str) or _fault(folder, file, found):
             continue
         groups.setdefault(_named(folder, found), []).append((file, found))
+    if folder is None and not groups:
+        raise StoreError(f"`{path}` holds no results: {_read(files[0])}.")
     runs = [] if folder is None else runs_of(folder)
     return [_holding(*key, own, runs) for key, own in sorted(groups.items(), key=str)]
 
