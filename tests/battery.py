@@ -186,7 +186,7 @@ def run(
     """Do what is not done of some parts, until there is no time left."""
     for name in names:
         part = PARTS[name]
-        known = {entry["name"] for entry in notes.of(name)}
+        known = {own["name"] for own in notes.of(name) if own["units"] or _is_seen(own)}
         controls = [
             Batch(f"control: {harm}", 0, play)
             for harm, play in part.controls.items()
@@ -260,6 +260,11 @@ def _run(
         time.sleep(0.02)
 
 
+def _is_seen(entry: Mapping[str, Any]) -> bool:
+    """Whether something ended badly, as it must in a control, which else is due again."""
+    return Tally.from_dict(entry["tally"]).num_bad > 0
+
+
 def _is_over(process: int) -> bool:
     found = os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     return found is not None
@@ -290,9 +295,8 @@ def rows(notes: Notes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             continue
         batches = [entry for entry in entries if entry["units"]]
         controls = [entry for entry in entries if not entry["units"]]
-        read = lambda entry: Tally.from_dict(entry["tally"])
-        tally = total(map(read, batches))
-        seen = sum(bool(read(entry).num_bad) for entry in controls)
+        tally = total(Tally.from_dict(entry["tally"]) for entry in batches)
+        seen = len({entry["name"] for entry in controls if _is_seen(entry)})
         row: dict[str, Any] = {"part": name, "does": part.does, "asked": part.asked}
         row["done"] = tally.done
         row |= {kind: tally.count(kind) for kind in (*WELL, *BADLY)}

@@ -294,7 +294,8 @@ def test_claims_on_a_store_that_was_removed_are_none(tmp_path, is_begun_anew):
         claims.check()
         shutil.rmtree(path)
         if is_begun_anew:
-            Claims(path).__exit__()
+            with Claims(path):
+                pass
         before = contents(tmp_path)
         refused = pytest.raises(StoreError, match="was removed or replaced while it")
         with refused as caught:
@@ -324,6 +325,21 @@ def test_store_that_is_removed_meanwhile_is_left_alone(tmp_path):
     (run,) = json.loads((path / "provenance.json").read_text())["runs"]
     assert {own.about["run"] for own in stored(path)} == {run["run"]}
     assert len(list(stored(path))) == run["blocks"] == 12
+
+
+def test_store_that_is_removed_while_a_block_is_written_is_told(tmp_path, monkeypatch):
+    """Rather than that there is no such file, which there is not either."""
+    path, replace = tmp_path / "s", os.replace
+
+    def too_late(source: Any, target: Any) -> None:
+        if pathlib.Path(target).suffix == ".npz":
+            shutil.rmtree(path)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", too_late)
+    with pytest.raises(StoreError, match="was removed or replaced"):
+        sweep(GRID, None, path, joint=JOINT)
+    assert not path.exists()
 
 
 def test_claims_need_no_system_that_locks(tmp_path, monkeypatch):

@@ -58,8 +58,12 @@ class Claims:
     def __enter__(self) -> "Claims":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        try:
+            if error is not None and isinstance(error.__cause__, FileNotFoundError):
+                self.check()  # Without the store there is no file: that is the reason.
+        finally:
+            self._file.close()
 
     def check(self) -> None:
         """Raises StoreError if the store was removed since, and may have been begun
