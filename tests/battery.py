@@ -261,7 +261,7 @@ def _run(
 
 
 def _is_seen(entry: Mapping[str, Any]) -> bool:
-    """Whether something ended badly, as it must in a control, which else is due again."""
+    """Whether something ended badly, as it must in a control, else due again."""
     return Tally.from_dict(entry["tally"]).num_bad > 0
 
 
