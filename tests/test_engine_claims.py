@@ -37,7 +37,7 @@ from engine_trial import (
 )
 from jax.experimental import io_callback
 
-from cfljax.engine import Grid, Joint, StoreError, claims, stored, sweep
+from cfljax.engine import Grid, Joint, StoreError, claims, kept, stored, sweep
 from cfljax.engine.claims import Claims
 from cfljax.engine.provenance import Journal
 
@@ -327,19 +327,56 @@ def test_store_that_is_removed_meanwhile_is_left_alone(tmp_path):
     assert len(list(stored(path))) == run["blocks"] == 12
 
 
-def test_store_that_is_removed_while_a_block_is_written_is_told(tmp_path, monkeypatch):
-    """Rather than that there is no such file, which there is not either."""
-    path, replace = tmp_path / "s", os.replace
+@pytest.mark.parametrize("moment", ["before", "within"])
+@pytest.mark.parametrize("is_begun_anew", [False, True])
+def test_store_that_is_removed_while_a_block_is_written_is_left_alone(
+    tmp_path, monkeypatch, moment, is_begun_anew
+):
+    """Before its file is opened, or before that has its name, when all looks at the
+    lock are over. What there is is another's, or nothing; it is told in one line."""
+    path, write, replace = tmp_path / "s", kept.write, os.replace
+    after = []
 
-    def too_late(source: Any, target: Any) -> None:
+    def remove() -> None:
+        monkeypatch.undo()
+        shutil.rmtree(path)
+        if is_begun_anew:
+            sweep(GRID, None, path, joint=JOINT)
+            after.append(contents(path))
+
+    def writes(*arguments: Any) -> None:
+        remove()
+        write(*arguments)
+
+    def replaces(source: Any, target: Any) -> None:
         if pathlib.Path(target).suffix == ".npz":
-            shutil.rmtree(path)
+            remove()
         replace(source, target)
 
-    monkeypatch.setattr(os, "replace", too_late)
-    with pytest.raises(StoreError, match="was removed or replaced"):
+    if moment == "before":
+        monkeypatch.setattr(kept, "write", writes)
+    else:
+        monkeypatch.setattr(os, "replace", replaces)
+    with pytest.raises(StoreError, match=rf"^`{path}` was removed or replaced.*\.$"):
         sweep(GRID, None, path, joint=JOINT)
-    assert not path.exists()
+    assert contents(path) == after[0] if is_begun_anew else not path.exists()
+
+
+@pytest.mark.parametrize("name", ["rewrite", "append"])
+def test_files_of_all_runs_are_those_of_the_store_that_was_claimed(
+    tmp_path, monkeypatch, name
+):
+    """Whatever happens behind the look at the lock."""
+    path = tmp_path / "s"
+    argument = (lambda before: b"mine") if name == "rewrite" else "mine"
+    with Claims(path) as own:
+        shutil.rmtree(path)
+        with Claims(path):
+            before = contents(path)
+            monkeypatch.setattr(Claims, "check", lambda self: None)
+            with pytest.raises(StoreError, match=rf"write results to `{path}/all`: No"):
+                getattr(own, name)("all", argument)
+            assert contents(path) == before
 
 
 def test_claims_need_no_system_that_locks(tmp_path, monkeypatch):

@@ -54,12 +54,12 @@ def make_folder(folder: pathlib.Path) -> None:
         if folder.parent == folder:  # There is no current folder.
             raise
         make_folder(folder.parent)
-        make_folder(folder)
+        folder.mkdir(exist_ok=True)  # Not again: where the one above was deleted since.
     except FileExistsError:
         if not folder.is_dir():
             raise
-    else:
-        _rooted.discard(_number(folder))  # Numbers of deleted ones are given again.
+        return
+    _rooted.discard(_number(folder))  # Numbers of deleted ones are given again.
 
 
 def sync(path: pathlib.Path) -> None:

@@ -28,6 +28,9 @@ except ImportError:  # Not on Windows, where nothing stops a second writer.
 # outlive the closing of another handle. Linux alone has them.
 OF_OPEN_FILE = hasattr(fcntl, "F_OFD_SETLK")
 
+# Where a process finds its open folders, on Linux.
+_HANDLES = pathlib.Path("/proc/self/fd")
+
 # Not waiting for whoever reads a pipe that lies in the place of a lock.
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
 
@@ -42,28 +45,37 @@ class Claims:
     Args:
       store: its folder, made if missing.
 
+    Attributes:
+      folder: the same, for writing: on Linux by a name that no other folder takes over.
+        If the store is removed nothing can be written below it any more, at whatever
+        moment, even if another is begun in its place.
+
     Raises:
       StoreError: if the disk refuses.
     """
 
     def __init__(self, store: pathlib.Path) -> None:
-        self._store = store
-        with disk_errors(store):
+        self._store = self.folder = store
+        with disk_errors(store), contextlib.ExitStack() as handles:
             try:
                 make_folder(store)
             except FileExistsError:  # As the system says it of a file in the way.
                 raise NotADirectoryError(errno.ENOTDIR, str(store)) from None
-            self._file = os.fdopen(os.open(store / "lock", _APPEND, 0o666), "ab")
+            if _HANDLES.is_dir():
+                handle = os.open(store, os.O_RDONLY)
+                handles.callback(os.close, handle)
+                self.folder = _HANDLES / str(handle)
+            lock = os.open(self.folder / "lock", _APPEND, 0o666)
+            self._file = handles.enter_context(os.fdopen(lock, "ab"))
+            self._handles = handles.pop_all()
 
     def __enter__(self) -> "Claims":
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        try:
-            if error is not None and isinstance(error.__cause__, FileNotFoundError):
-                self.check()  # Without the store there is no file: that is the reason.
-        finally:
-            self._file.close()
+        with self._handles:
+            if error is not None and isinstance(error.__cause__, OSError):
+                self.check()  # Without the store nothing is written: that is why.
 
     def check(self) -> None:
         """Raises StoreError if the store was removed since, and may have been begun
@@ -92,8 +104,8 @@ class Claims:
     def rewrite(self, name: str, change: Callable[[bytes], bytes]) -> None:
         """Replace a file that all runs write by what is made of its content, empty if
         there is none; raises as `check`."""
-        file = self._store / name
-        with self.alone(), disk_errors(file):
+        file = self.folder / name
+        with self.alone(), disk_errors(self._store / name):
             before = b""
             with contextlib.suppress(OSError, ValueError):
                 before = read_file(file)
@@ -103,8 +115,8 @@ class Claims:
 
     def append(self, name: str, line: str) -> None:
         """Add a line to a file that all runs write; raises as `check`."""
-        file = self._store / name
-        with self.alone(), disk_errors(file):
+        file = self.folder / name
+        with self.alone(), disk_errors(self._store / name):
             with file.open("a+b") as opened:
                 if _is_torn(opened):  # A line of which a loss of power has left a part.
                     line = "\n" + line

@@ -269,6 +269,7 @@ class Leases:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self.folder = objects.folder  # For writing, as of `Claims`.
         self._run = uuid.uuid4().hex
         self._held: set[str] = set()
         self._refusers: set[str] = set()  # Runs that hold what was asked for,

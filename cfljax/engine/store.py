@@ -57,6 +57,7 @@ class Store:
 
     def __init__(self, path: pathlib.Path, grid: Grid) -> None:
         self.path, self.grid = path, grid
+        self._written = path  # Another name of it, see `hold`.
         self._objects = objects.behind(path)
         # What people call it.
         self.name = str(path) if self._objects is None else self._objects.url
@@ -78,6 +79,10 @@ class Store:
             _check_folder(path)
         self._look(list(np.ndindex(*self.states.shape)))
 
+    def hold(self, folder: pathlib.Path) -> None:
+        """Write blocks by this name of the folder from now on, see `Claims.folder`."""
+        self._written = folder
+
     def key(self, block: Block) -> str:
         """A name that no other block of any sweep has."""
         return f"{self._names[block[:-1]]}/{block[-1]}"
@@ -85,6 +90,9 @@ class Store:
     def file(self, block: Block, suffix: str = ".npz") -> pathlib.Path:
         """Where a block lies, or what is told of it."""
         return self.path / "cells" / (self.key(block) + suffix)
+
+    def _to_write(self, block: Block, suffix: str) -> pathlib.Path:
+        return self._written / self.file(block, suffix).relative_to(self.path)
 
     def state_key(self, trial: Any) -> str:
         """What the names of a trial's states begin with, however many its rounds and
@@ -321,7 +329,7 @@ class Store:
         }
         while True:
             with disk_errors(self.path):
-                kept.write(self.file(block), outputs, whole)
+                kept.write(self._to_write(block, ".npz"), outputs, whole)
             if self._objects is None or self._objects.push(
                 f"cells/{self.key(block)}.npz"
             ):
@@ -330,7 +338,7 @@ class Store:
             self.refresh([block])
             if self.states[block] == DONE:
                 return False
-        if (mark := self.file(block, ".failed")).exists():
+        if (mark := self._to_write(block, ".failed")).exists():
             with disk_errors(self.path):
                 mark.unlink(missing_ok=True)
             if self._objects is not None:
@@ -342,7 +350,7 @@ class Store:
 
     def fail(self, block: Block) -> None:
         """Note that a block could not be computed."""
-        mark = self.file(block, ".failed")
+        mark = self._to_write(block, ".failed")
         with disk_errors(self.path), replacing(mark) as partial:
             partial.touch()
         if self._objects is not None:

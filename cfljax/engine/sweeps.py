@@ -276,6 +276,7 @@ def _fill(
             len(damaged),
         )
     with claims_on(path) as claims:
+        store.hold(claims.folder)
         journal = Journal(store.name, claims)
         options = {name: given[name] for name in ("batching", "chunk", "memory")}
         options |= {"devices_used": given["devices"], "joint": joint is not None}
