@@ -22,7 +22,7 @@ reproduce does:
     pfedme      none          clients  Algorithm 1 averages alike; the released code by
                                        samples
     stocfl      model         clients  the released code does
-    rr_cluster  none          clients  one client must not move a mean further than others
+    rr_cluster  none          clients  no client may move a mean further than others
     emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
     k_fed, pacfl, flux, fesem, flexcfl, fedem, fedrc and fedsoft
                 model         samples  FedAvg, or the paper itself
