@@ -143,8 +143,13 @@ def rr_cluster(
 
     def check(data: ClientData) -> None:
         drawn = size_of_cohort(data.mask.shape[0], participation)
-        what = f"a cluster's share of the {drawn} clients drawn for a round"
-        check_at_most(drawn // num_clusters, what, min_cluster_size=min_cluster_size)
+        what = "the clients drawn for a round"
+        check_at_most(drawn, what, num_clusters=num_clusters)
+        most, what = (
+            drawn // num_clusters,
+            f"a cluster's share of {drawn} clients drawn",
+        )
+        check_at_most(most, what, min_cluster_size=min_cluster_size)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
         models = start_models(task, key, num_clusters)
