@@ -474,6 +474,23 @@ def test_a_lost_client_spoils_nobody_and_holds_its_place():
     # Without inputs all losses are alike, and no update is anything.
     close(models, still)
     differ(models, run(DATA)[0])
+    # Nor where the loss alone overflows: the update would be finite, and clipped.
+    far = DATA._replace(
+        inputs=DATA.inputs.at[LOST].set(0.1), targets=DATA.targets.at[LOST].set(3e19)
+    )
+    close(run(far)[0], still)
+    near = far._replace(targets=DATA.targets.at[LOST].set(3e17))
+    differ(run(near)[0], still)
+
+
+def test_clusters_of_fewer_clients_with_samples_move_less():
+    """Where others were drawn that have none, one client moves its model by C / B."""
+    alone = DATA._replace(mask=DATA.mask & (np.arange(CLIENTS) == 0)[:, None])
+    found, info = one_round(1e-3, 0.0, KEY, jnp.asarray(MODELS), alone)
+    moved = np.linalg.norm(found - MODELS, axis=1)
+    expected = np.where(np.arange(CLUSTERS) == info.assignment[0], 1e-3 / LEAST, 0)
+    close(moved, expected, atol=1e-6)
+    differ(moved, LEAST * expected, atol=1e-6)
 
 
 # Against misuse
