@@ -277,25 +277,28 @@ def sensitivity(
     Where a client goes depends on its choice, on what clusters lack and on how many are
     left, which are as many in both runs. So all before i are placed alike; and if i is,
     or if both runs lack the same in every cluster, all others as well. Else run X puts
-    i in p and run Y in q: X has one client more in p and Y in q, and X lacks one less
-    in p and Y in q, unless that is full in both runs. Clients that are placed alike
-    change this only by filling p, or q, in both. The first, j, that is not:
+    i in p and run Y in q: X has one client more in p, Y in q; and X lacks one less in
+    p, Y in q, but where that is full in both. Who is placed alike can change this only
+    by filling p or q in both, and not where both must fill up, as it goes to what lacks
+    clients in both. The next client j that is not placed alike:
 
-    (a) X must fill up and Y need not, or the reverse. Then X lacks one more than Y, in
-    q, and p is full in both. The choice c of j is full in both, too, and keeps j in Y;
-    X puts j in f, which lacks clients. From here on both fill up, X lacks one less in
-    f and Y in q, or the same if f is q. One client more is in c in Y; if c is p, it is
-    j there for i here. In f, likewise, it is j in X; if f is q, for i in Y.
+    (a) One run, X, must fill up and Y need not. Then X lacks one more than Y, in q, and
+    p is full in both. The choice c of j is full in both, too, and keeps j in Y; X puts
+    j in f, which lacks clients. Now both must fill up, and X lacks one less in f and Y
+    in q, or both the same if f is q. In c, Y has one client more, or, if c is p, it has
+    j where X has i. In f, X has one more, or, if f is q, j where Y has i.
 
-    (b) Both must fill up, and X lacks one less in p, Y in q. A cluster that lacks
-    clients in one run alone is p or q, and j gets such a one: q, say, in X. That is
-    full in both from here on, with j in X for the one more in Y. Y puts j in g, which
-    lacks clients there. If g is p, both lack the same, and p has j in Y for the one
-    more in X. Else nobody was placed differently in g, as whatever had such clients but
-    p and q is full in both: X lacks one less in p and Y in g, as before in q.
+    (b) Both must fill up. Then neither p nor q is full in both: if one were, the run
+    that lacks more would have had to fill up before the other, and (a) came of it. A
+    cluster that lacks clients in one run alone is p or q, and j is put in such a one,
+    say in q by X. Now q is full in both, and X has j there where Y has its one more. Y
+    puts j in g, which lacks clients there. If g is p, both lack the same from now on,
+    and Y has j in p where X has its one more. Else both had the same clients in g, as
+    where they had not, but for p and q, is full in both; so now X lacks one less in p,
+    Y in g, and Y has one more in g, as it had in q before.
 
-    Who fills up puts nobody in what is full, so that (b) goes on to the end and finds
-    each cluster once. That is the claim.
+    Nobody is put in what is full where both must fill up. So (b) may happen again, but
+    to no cluster twice, and that is the claim.
 
     Of n >= B vectors of norm at most C, the mean moves by at most 2 C / n if one is
     replaced and by 2 C / (n + 1) if one comes. A sum of fewer, divided by B, moves by
@@ -342,7 +345,8 @@ def privacy_spent(
     clients had its data or others. That is by Rényi differential privacy (Mironov,
     2017), of samples without replacement (Wang, Balle, Kasiviswanathan, 2019), as
     Google's dp-accounting computes it; or without regard to sampling, where that is
-    less. Orders are those of the library, so that epsilon is an upper bound.
+    less. It is an upper bound: of full rounds 6 to 14 % above the exact epsilon, where
+    that was compared; of a single sampled round up to five times what it is at least.
 
     Args:
       noise_multiplier: that of `rr_cluster`: the standard deviation of the noise in
