@@ -48,6 +48,8 @@ from .algorithms import oracle as oracle
 from .algorithms import pacfl as pacfl
 from .algorithms import per_fedavg as per_fedavg
 from .algorithms import pfedme as pfedme
+from .algorithms import privacy_spent as privacy_spent
+from .algorithms import rr_cluster as rr_cluster
 from .algorithms import scaffold as scaffold
 from .algorithms import stocfl as stocfl
 from .base.types import Algorithm as Algorithm

@@ -38,6 +38,8 @@ DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
 # yet, nobody drifted yet, or all momenta of the first round are in one ball.
 ANSWERS_ALIKE = {"cfl_s", "feddrift", "momentum_clustering"}
+# Clients may keep no optimiser.
+FORGETFUL = {"rr_cluster"}
 # Samples count by exponentials of their losses: a unit in the last place of the largest
 # loss, 19, is 2e-6, and changes by such a share what it adds to a gradient, about 9. In
 # double precision no such allowance is made.
@@ -199,7 +201,7 @@ def variants(name):
                 decay=0.9,
                 proximal=0.1,
                 optimizer=functools.partial(optax.sgd, momentum=0.9),
-                keep_optimizer=True,
+                keep_optimizer=name not in FORGETFUL,
             )
         }
     if "stable_rounds" in accepted:

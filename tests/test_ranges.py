@@ -202,6 +202,7 @@ DIVIDING = {
     "myopic_clustering": {},
     "one_shot": {},
     "pacfl": BY_NUMBER,
+    "rr_cluster": {},
 }
 # As many models as are wished: each client chooses one, and some may go unchosen.
 CHOOSING = (

@@ -22,6 +22,7 @@ reproduce does:
     pfedme      none          clients  Algorithm 1 averages alike; the released code by
                                        samples
     stocfl      model         clients  the released code does
+    rr_cluster  none          clients  no client may move a mean further than others
     emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
     k_fed, pacfl, flux, fesem, flexcfl, fedem, fedrc and fedsoft
                 model         samples  FedAvg, or the paper itself
@@ -67,6 +68,7 @@ from cfljax.algorithms.oracle import oracle
 from cfljax.algorithms.pacfl import pacfl
 from cfljax.algorithms.per_fedavg import per_fedavg
 from cfljax.algorithms.pfedme import pfedme
+from cfljax.algorithms.rr_cluster import privacy_spent, rr_cluster
 from cfljax.algorithms.scaffold import scaffold
 from cfljax.algorithms.stocfl import stocfl
 from cfljax.base.types import Algorithm, Task
@@ -112,6 +114,8 @@ __all__ = [
     "pacfl",
     "per_fedavg",
     "pfedme",
+    "privacy_spent",
+    "rr_cluster",
     "scaffold",
     "stocfl",
 ]
@@ -219,6 +223,13 @@ _ROWS = (
     Registration(
         hyp_cluster,
         "Mansour et al., 2020, HypCluster",
+        clustered=True,
+        received=lambda of: of.num_clusters,
+    ),
+    Registration(
+        rr_cluster,
+        "Yang et al., 2025, RR-Cluster",
+        _defaults(min_cluster_size=1, clip_norm=1.0, noise_multiplier=0.1),
         clustered=True,
         received=lambda of: of.num_clusters,
     ),

@@ -294,16 +294,20 @@ def shares(training: Training, data: ClientData) -> Float[Array, " participants"
 def cohort(
     key: PRNGKeyArray, data: ClientData, participation: float
 ) -> tuple[Int[Array, " participants"], ClientData]:
-    """A uniformly random subset M_t of the clients, of `max(1, round(participation *
-    clients))` members: sorted indices, and the rows of `data` that belong to them. Full
-    participation copies nothing and draws nothing."""
+    """A uniformly random subset M_t of the clients: sorted indices, and the rows of
+    `data` that belong to them. Full participation copies nothing and draws nothing."""
     num_clients = data.mask.shape[0]
-    num_participants = max(1, math.floor(participation * num_clients + 0.5))
+    num_participants = size_of_cohort(num_clients, participation)
     if num_participants >= num_clients:
         return jnp.arange(num_clients), data
     chosen = jax.random.permutation(key, num_clients)[:num_participants]
     chosen = jnp.sort(chosen)
     return chosen, take(data, chosen)
+
+
+def size_of_cohort(num_clients: int, participation: float) -> int:
+    """How many clients are drawn for a round: the fraction, rounded, at least one."""
+    return min(max(1, math.floor(participation * num_clients + 0.5)), num_clients)
 
 
 def spread(

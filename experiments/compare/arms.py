@@ -504,6 +504,7 @@ def build(
     lacking = (inspect.Parameter.empty, None)
     required = [n for n, p in accepted.items() if p.default in lacking]
     own = {"max_clusters": setup.num_clusters, "radius": _RADIUS}
+    own["noise_multiplier"] = 0.0  # So few clients cannot hide one and learn.
     given = {n: own.get(n, v) for n, v in row.defaults.items() if n in required}
     given["step_size"] = step_size
     if row.clustered:

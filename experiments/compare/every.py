@@ -62,6 +62,7 @@ REVISION = 1  # To be raised whenever a trial of the same fields changes its mea
 # What an algorithm is tuned by besides its step size: as often as half of the others.
 SEARCH = {
     "fedprox": "proximal=.1,1.0",
+    "rr_cluster": "min_cluster_size=1,2",
     "cfl_s": "largest_norm=.4,1.6",
     "fedsoft": "penalty=.03,.3",
     "pacfl": "num_vectors=2,4",
