@@ -21,6 +21,7 @@ from conformance_cases import (
     EAGER,
     LONGER,
     NAMES,
+    PAIRS,
     SAMPLES,
     SWEPT,
     TRACES,
@@ -339,3 +340,44 @@ def test_double_precision_throughout(name):
     kinds = {leaf.dtype for leaf in jax.tree.leaves(after)}
     floats = {kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)}
     assert floats == {jnp.dtype("float64")}
+
+
+# Against the CPU, three rounds on an accelerator, whose products are whole here: by
+# default a GPU rounds what it multiplies to eleven bits.
+
+
+def three_rounds(name, index, device, seed=0):
+    """Floating-point leaves of the last state and what was told of it; and the rest."""
+    with jax.default_device(device), jax.default_matmul_precision("highest"):
+        data, truth = jax.device_put(problem(name), device)
+        algorithm = build(name, truth, **CHANGES[name][index])
+        state, info = jax.jit(algorithm.init)(jax.random.key(seed), data), None
+        step = jax.jit(algorithm.step)
+        for number in range(3):
+            state, info = step(jax.random.key(seed + 1 + number), state, data)
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state, info)) if has(leaf)]
+    split = {True: [], False: []}
+    for leaf in leaves:
+        split[leaf.dtype.kind == "f"].append(leaf)
+    return split[True], split[False]
+
+
+def has(leaf):
+    """Whether a leaf is of numbers, not of keys."""
+    return not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "index"), PAIRS)
+def test_an_accelerator_computes_what_the_cpu_does(name, index):
+    (device, *_), (cpu, *_) = jax.devices(), jax.devices("cpu")
+    assert device.platform != "cpu"
+    (numbers, counts), (expected, whole) = (
+        three_rounds(name, index, own) for own in (device, cpu)
+    )
+    tolerances = {"atol": 2e-5, "rtol": 2e-4}
+    close(numbers, expected, **tolerances)
+    assert [own.tolist() for own in counts] == [own.tolist() for own in whole]
+    other, _ = three_rounds(name, index, cpu, seed=9)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        close(other, expected, **tolerances)

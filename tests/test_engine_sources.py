@@ -207,16 +207,27 @@ def test_relative_imports_are_found(write):
     assert set(modules(module.simulate)) == {"pack.one", "pack.trial", "pack.two"}
 
 
-def test_nothing_of_what_is_installed_is_imported(write, tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", ["site-packages", "target"])
+def test_nothing_of_what_is_installed_is_imported(write, tmp_path, monkeypatch, place):
     """To look for its modules: they may be large, and need not be there."""
-    packages = tmp_path / "site-packages"
+    packages = tmp_path / place
     (packages / "large").mkdir(parents=True)
+    if place == "target":  # Of `pip install --target`.
+        (packages / "large-1.0.dist-info").mkdir()
     (packages / "large" / "__init__.py").write_text("raise AssertionError")
     (packages / "large" / "part.py").write_text("")
     monkeypatch.syspath_prepend(packages)
     source = "def f():\n    import large.part\n    from large import part\n"
     module = write({"taker.py": f"{source}def simulate(): ..."})
     assert list(modules(module.simulate)) == ["taker"]
+
+
+def test_what_cannot_be_imported_is_no_module(write):
+    """One that is for type checkers, for example, and asserts that nobody runs it."""
+    odd = {"odd/__init__.py": "", "odd/inner.py": "raise AssertionError"}
+    source = "if False:\n    from odd.inner import part\ndef simulate(): ..."
+    module = write({"taker.py": source} | odd)
+    assert set(modules(module.simulate)) == {"taker", "odd.inner"}
 
 
 def test_modules_of_the_library_are_its_own():

@@ -116,7 +116,7 @@ def _own_file(name: str) -> pathlib.Path | None:
     else:
         try:
             spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError):
+        except Exception:  # What it is in is run by that, and may raise anything.
             return None
         file = spec.origin if spec is not None and spec.has_location else None
     return pathlib.Path(file) if file is not None and file.endswith(".py") else None
@@ -131,12 +131,18 @@ def _is_own(package: str) -> bool:
     if spec is None or package in ("cfljax", "experiments", "theory"):
         return spec is not None
     places = [spec.origin] if spec.has_location else spec.submodule_search_locations
-    python = pathlib.Path(os.__file__).parent
     paths = [pathlib.Path(place) for place in places or () if place]
-    installed = {"site-packages", "dist-packages"}
-    return bool(paths) and not any(
-        installed & set(path.parts) or path.is_relative_to(python) for path in paths
-    )
+    return bool(paths) and not any(map(_is_installed, paths))
+
+
+def _is_installed(path: pathlib.Path) -> bool:
+    """Whether a package or module came with Python, or lies where packages are put."""
+    if path.is_relative_to(pathlib.Path(os.__file__).parent):
+        return True
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return True
+    package = path.parent if path.name == "__init__.py" else path
+    return any(package.parent.glob("*.dist-info"))  # As by `pip install --target`.
 
 
 def _imports(nodes: Sequence[ast.AST], name: str, is_package: bool) -> Iterator[str]:
