@@ -112,7 +112,12 @@ def test_sweeps_of_processes_are_those_of_one(tmp_path):
     for (found,) in together(("sweeps", str(path))):
         assert found == expected
     blocks = lambda store: {
-        (about["experiment"], about["cell"], about["block"], name): array.tobytes()
+        (
+            about["meaning"]["experiment"],
+            about["cell"],
+            about["block"],
+            name,
+        ): array.tobytes()
         for arrays, about in engine.stored(store)
         for name, array in arrays.items()
     }
@@ -269,7 +274,7 @@ SWEEP = ["ifca.fig3a", "--num-clients", "8", "--num-samples", "50", "--num-round
 SWEEP += ["50", "--num-features", "20", "--num-restarts", "2", "--step-sizes", ".1"]
 SWEEP += ["--separation", "1.0", "--noise", "0.0", "0.1", "--num-trials", "5"]
 NEURAL = ["clove.table17", "--methods", "fedavg", "--num-rounds", "3"]
-NEURAL += ["--num-trials", "2"]
+NEURAL += ["--num-trials", "2", "--rounds-between", "3"]
 
 
 def command(

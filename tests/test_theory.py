@@ -482,7 +482,8 @@ def test_progress_appears_late(monkeypatch):
 
 def test_seeds_change_the_draws_and_nothing_else():
     row = registry.select(["ifca.eq2.corrected"])[0]
-    first, again, other = (row.check(Preset(seed=seed)) for seed in (0, 0, 1))
+    timeless = lambda verdict: dataclasses.replace(verdict, seconds=0.0)
+    first, again, other = (timeless(row.check(Preset(seed=seed))) for seed in (0, 0, 1))
     assert first == again
     assert first.status is other.status is Status.HOLDS
     assert not np.isclose(first.bound, other.bound, rtol=1e-12)

@@ -41,7 +41,7 @@ LOST = 3  # Exit status of a process that has lost another.
 JOINING = 60.0  # Seconds that processes wait for each other in the beginning.
 _SILENCE = 30  # Seconds without a sign of life after which a process is lost.
 _BEAT = 1.0  # Seconds from one sign of life to the next.
-_GOODBYE = b"!"
+_GOODBYE, _COME = b"!", b"come"
 _GRACE = 5.0  # Seconds that a process may take to end by itself.
 _LOOK = 0.2  # Seconds from one look for the first process to the next.
 _FRAME = 4096  # Bytes that are sent at first; what is longer follows.
@@ -131,8 +131,7 @@ class _Watch:
         token, listening = secrets.token_bytes(16), None
         address: Any = None
         if is_first():
-            family = socket.AF_INET6 if ":" in (host or "") else socket.AF_INET
-            listening = socket.create_server((host or "", 0), family=family)
+            listening = _listening(host or "", 0)
             address = host or socket.gethostname(), listening.getsockname()[1]
         (address, token), *_ = _quietly(lambda: _meet((address, token)))
         if listening is None:
@@ -380,9 +379,9 @@ def _join(coordinator: str | None, place: Place | None, seconds: float) -> None:
         if len(place) != 2 or not 1 <= place[0] <= place[1]:
             raise ValueError(f"`place` must be (i, n), 1 <= i <= n, got {place!r}.")
         if place[0] == 1:
-            _check_free(host, port)
+            _gather(host, port, place[1], seconds)
         else:
-            _wait_for(host, port, seconds)
+            _come(host, port, place[0], seconds)
         how = {
             "coordinator_address": coordinator,
             "coordinator_bind_address": coordinator,
@@ -424,25 +423,73 @@ def _address(coordinator: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _check_free(host: str, port: int) -> None:
-    """Raises ValueError where the first process cannot listen."""
-    try:
-        with socket.create_server((host, port)):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"`coordinator`: process 1 cannot listen at {host}:{port}:"
-            f" {error.strerror}; name an address of this machine and a free port."
-        ) from error
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
 
 
-def _wait_for(host: str, port: int, seconds: float) -> None:
-    """Raises ValueError where the first process does not listen in time."""
+def _gather(host: str, port: int, number: int, seconds: float) -> None:
+    """Let all processes go on once the others have come to this one, the first. JAX,
+    which begins at the same place then, would abort where one does not come.
+
+    Raises:
+      ValueError: where it cannot listen, or they do not come in time.
+    """
+    end = time.monotonic() + seconds
+    came: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as opened:
+        try:
+            listening = opened.enter_context(_listening(host, port))
+        except OSError as error:
+            raise ValueError(
+                f"`coordinator`: process 1 cannot listen at {host}:{port}:"
+                f" {error.strerror}; name an address of this machine and a free port."
+            ) from error
+        while len(came) < number - 1:
+            listening.settimeout(max(end - time.monotonic(), 1e-3))
+            try:
+                other, _ = listening.accept()
+            except TimeoutError:
+                lacking = sorted({*range(2, number + 1)} - {*came})
+                raise ValueError(
+                    f"`coordinator`: the processes did not meet at {host}:{port} within"
+                    f" {seconds:g} seconds: of {number}, {lacking} did not come."
+                ) from None
+            opened.enter_context(other)
+            other.settimeout(_GRACE)
+            with contextlib.suppress(OSError):  # Not one of them.
+                if 1 < (place := int.from_bytes(_received(other, 4))) <= number:
+                    came[place] = other
+        for other in came.values():
+            with contextlib.suppress(OSError):
+                other.sendall(_COME)
+                other.recv(1)  # They leave first, so that the place is free at once.
+
+
+def _come(host: str, port: int, place: int, seconds: float) -> None:
+    """Tell the first process that this one is there, and wait until all are.
+
+    Raises:
+      ValueError: where it does not answer, or the others do not come in time.
+    """
+    with _connected(host, port, seconds) as first:
+        first.settimeout(seconds + _GRACE)
+        with contextlib.suppress(OSError):
+            first.sendall(place.to_bytes(4))
+            if _received(first, len(_COME)) == _COME:
+                return
+    raise ValueError(
+        f"`coordinator`: the processes did not meet at {host}:{port} within"
+        f" {seconds:g} seconds; start all of them, each with a place of its own."
+    )
+
+
+def _connected(host: str, port: int, seconds: float) -> socket.socket:
+    """A connection to the first process; ValueError if it does not listen in time."""
     end = time.monotonic() + seconds
     while True:
         try:
-            with socket.create_connection((host, port), timeout=seconds):
-                return
+            return socket.create_connection((host, port), timeout=seconds)
         except OSError as error:
             if time.monotonic() > end:
                 raise ValueError(
