@@ -231,3 +231,12 @@ def test_the_command_writes_all_and_reads_it_again(tmp_path, capsys, monkeypatch
     assert run() == 0
     again = json.loads(capsys.readouterr().out)
     assert again["rows"] == summary["rows"]
+
+
+@pytest.mark.long
+def test_what_it_takes_is_told_by_one_round(tmp_path, capsys):
+    """Which has no half; of more rounds the data change in the middle."""
+    flags = ["--algorithms", "fedavg", "--num-clients", "8", "--num-rounds", "2"]
+    flags += ["--num-hidden", "4", "--num-trials", "2", "--out", str(tmp_path)]
+    assert main(["run", "compare.all", "--preset", "quick", *flags, "--plan"]) == 0
+    assert "fedavg" in capsys.readouterr().out

@@ -207,7 +207,7 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     task = task_of(trial, own.inputs.shape[2:])
     algorithm = algorithm_of(trial, task, own.clusters)
     each = lambda leaf: jnp.broadcast_to(leaf, (trial.num_rounds, *leaf.shape))
-    half = jnp.repeat(jnp.arange(2), trial.num_rounds // 2)
+    half = 2 * jnp.arange(trial.num_rounds) // trial.num_rounds
     rounds = ClientData(each(own.inputs), own.targets[half], each(own.mask))
     behind = ClientData(own.inputs, own.targets[1], own.mask)
     number = own.validation.mask.shape[1]
