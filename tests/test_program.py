@@ -189,6 +189,7 @@ EXTRAS = {
     "mlflow",
     "distributed",
     "obstore",
+    "dp_accounting",
 }
 # Needed by what is imported, which does not ask for it; or bound to another's version.
 UNSEEN = {"importlib-resources", "jaxlib", "pillow"}
