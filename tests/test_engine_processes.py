@@ -112,12 +112,7 @@ def test_sweeps_of_processes_are_those_of_one(tmp_path):
     for (found,) in together(("sweeps", str(path))):
         assert found == expected
     blocks = lambda store: {
-        (
-            about["meaning"]["experiment"],
-            about["cell"],
-            about["block"],
-            name,
-        ): array.tobytes()
+        (about["cell"], about["block"], name): array.tobytes()
         for arrays, about in engine.stored(store)
         for name, array in arrays.items()
     }
@@ -223,10 +218,11 @@ def test_trials_are_shared_out_whole_and_in_order(monkeypatch):
 
 
 class StubbornError(ValueError):
-    """Cannot be unpickled."""
+    """Cannot be pickled, also where another library has errors be it that could not."""
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one} and {two}")
+        self.held = threading.Lock()
 
 
 def test_every_error_can_be_sent(monkeypatch):
