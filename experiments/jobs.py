@@ -126,6 +126,8 @@ def run(
             shard=shard,
             waits=waits or options.waits,
             by_rounds=job.is_long,
+            chunk=None if job.is_long else options.chunk,
+            memory=None if job.is_long else options.memory,
             accept_code=options.accept_code,
         )
     ran = _WATCHING.get()

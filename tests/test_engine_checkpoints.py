@@ -268,6 +268,37 @@ def test_data_of_more_rounds_go_on_with_a_file(tmp_path):
     assert bits(start(checkpoint=path, **fewer)) == bits(start(**fewer))
 
 
+@pytest.mark.long
+def test_rounds_that_share_data_are_those_of_copies(tmp_path):
+    """To the last bit, plainly and from a file, which serves both."""
+    which, path = np.array([0, 0, 1, 0, 2]), tmp_path / "run.npz"
+    options = {"name": "ifca", "num_rounds": 5}
+    copies = jax.tree.map(lambda leaf: leaf[which], per_round(3))
+    whole = bits(start(data=copies, data_per_round=True, **options))
+    few = {"data": per_round(3), "data_per_round": which, **options}
+    assert bits(start(**few)) == whole
+    stopped(path, 2, **few)
+    assert bits(start(checkpoint=path, **few)) == whole
+    with no_work():
+        again = start(checkpoint=path, data=copies, data_per_round=True, **options)
+    assert bits(again) == whole
+    other = start(**few | {"data_per_round": which[::-1].copy()})
+    assert bits(other) != whole  # Control.
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ([0, 1], "must hold 3 rounds, at least 1, got 2"),
+        ([0, 1, 2], r"must be in \[0, 1\], the sets of `data`, got 0 to 2"),
+        ([0, -1, 1], r"must be in \[0, 1\], the sets of `data`, got -1 to 1"),
+    ],
+)
+def test_rounds_ask_for_data_that_are_there(which, message):
+    with pytest.raises(ValueError, match=message):
+        start(data=per_round(2), data_per_round=np.array(which), num_rounds=3)
+
+
 def test_a_part_of_a_run_is_saved_too(tmp_path):
     path = tmp_path / "run.npz"
     state, _ = start(num_rounds=4)

@@ -57,7 +57,7 @@ def leaves(tree):
 
 
 # Algorithm -> clients, and numbers of devices; None stands for all.
-DEVICES = {"fedavg": (10, (1, 3, None)), "ifca": (9, (1, 2, 4))}
+DEVICES = {"fedavg": (10, (1, 3, None)), "ifca": (9, (1, 2, 4)), "sets": (8, (1, 2))}
 FEW = {"fedavg": (10, (1, 3)), "ifca": (9, (1, None))}
 
 
@@ -67,8 +67,14 @@ def runs_on_devices(cases):
     found, home = {}, {jax.devices()[0]}
     is_home = lambda leaf: leaf.sharding.device_set == home and not leaf.committed
     for name, (num_clients, counts) in cases.items():
-        algorithm, data = build(name, num_steps=2), draw(num_clients, 60)
-        start = functools.partial(cfl.run, algorithm, data=data, num_rounds=2)
+        algorithm = build("fedavg" if name == "sets" else name, num_steps=2)
+        data, per_round = draw(num_clients, 60), False
+        if name == "sets":  # Each round has one of two.
+            data = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), data)
+            per_round = np.array([1, 0])
+        start = functools.partial(
+            cfl.run, algorithm, data=data, num_rounds=2, data_per_round=per_round
+        )
         states = [start(key=KEY, devices=number)[0] for number in counts]
         other = start(key=jax.random.key(4), devices=counts[-1])[0]
         one, *more = map(leaves, states)

@@ -40,7 +40,7 @@ COMPARISON = {
         for n, v in vars(Config(**OF_TESTS)).items()
     },
 }
-for name in ("algorithms", "clients_per_chunk", "is_long"):
+for name in ("algorithms", "clients_per_chunk"):
     del COMPARISON[name]
 
 
@@ -126,7 +126,7 @@ def test_the_form_is_a_schema_of_what_the_comparison_has():
     assert own["properties"].keys() == set(own["required"]) == COMPARISON.keys()
     names = {field.name for field in dataclasses.fields(Config)}
     left_out = names - COMPARISON.keys()
-    assert left_out == {"algorithms", "clients_per_chunk", "is_long"}
+    assert left_out == {"algorithms", "clients_per_chunk"}
     choices = {n: own["properties"][n].get("enum") for n in ("dataset", "optimizer")}
     assert choices == {
         "dataset": list(get_args(ImageSet)),

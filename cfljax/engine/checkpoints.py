@@ -54,6 +54,20 @@ _LAYOUT = 1
 _ADVICE = "choose another path or delete it."
 
 
+class Scheduled(NamedTuple):
+    """Data of rounds of which several have the same.
+
+    sets: leaves `[sets, clients, samples, ...]`.
+    which: of them each round has.
+    """
+
+    sets: ClientData
+    which: Int[Array, " rounds"]
+
+
+Data = ClientData | Scheduled
+
+
 @dataclasses.dataclass
 class Spent:
     """What runs had cost before this process took them up.
@@ -170,7 +184,8 @@ class Checkpoint:
       place: where it is.
       algorithm: what is run.
       key: of the run.
-      data: see `run`, as `data_per_round`.
+      data: see `run`.
+      data_per_round: whether rounds differ in their data.
       start: the state and the round that it goes on from; None for a fresh start.
       shapes: of the final state and the trace.
       num_rounds: of the whole run.
@@ -182,7 +197,7 @@ class Checkpoint:
         place: Place,
         algorithm: Algorithm,
         key: PRNGKeyArray,
-        data: ClientData,
+        data: Data,
         *,
         data_per_round: bool,
         start: tuple[PyTree, Int[Array, ""] | int] | None,
@@ -439,11 +454,19 @@ def _started(state: PyTree, first_round: Int[Array, ""] | int) -> dict[str, Any]
     return {"first_round": first_round, **_digest(state, ROOT)}
 
 
-def _digests(data: ClientData) -> list[dict[str, str]]:
+def _digests(data: Data) -> list[dict[str, str]]:
     """Of the data of the first round, of the first two, and so on."""
+    sets = data.sets if isinstance(data, Scheduled) else data
+    of_set = [
+        _digest(ClientData(*(bits_of(leaf)[number] for leaf in sets)), "data")
+        for number in range(len(sets.mask))
+    ]
+    which = range(len(of_set))
+    if isinstance(data, Scheduled):
+        which = np.asarray(data.which).tolist()
     found: list[dict[str, str]] = []
-    for index in range(data.mask.shape[0]):
-        own = _digest(ClientData(*(bits_of(leaf)[index] for leaf in data)), "data")
+    for number in which:
+        own = of_set[number]
         if found:
             both = {name: found[-1][name] + own[name] for name in own}
             own = {name: kept.key_of(text) for name, text in both.items()}

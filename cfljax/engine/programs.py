@@ -151,6 +151,56 @@ def compile_trials(
     return Program(tuple(compiled), tuple(traced), chunk, outputs)
 
 
+def compile_cells(
+    simulate: Simulate,
+    trial: Any,
+    key: PRNGKeyArray,
+    constants: PyTree,
+    *,
+    chunk: int,
+    traced: Sequence[str],
+) -> Program:
+    """Compile one trial each of `chunk` cells that differ from `trial` only as traced,
+    all at once, on one device; other arguments as of `compile_trials`, but that `key`
+    is the trial's own. The program takes `(values [chunk], key, constants)`."""
+
+    def one(values, key, constants):
+        outputs = simulate(_bind(trial, values), key, constants)
+        return jax.tree.map(jnp.asarray, outputs)
+
+    values = jax.tree.map(lambda own: np.stack([own] * chunk), _values(trial, traced))
+    together = jax.jit(jax.vmap(one, in_axes=(0, None, None)))
+    staged = together.trace(values, key, constants)
+    outputs = {
+        name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+        for name, leaf in staged.out_info.items()
+    }
+    return Program((staged.lower().compile(),), tuple(traced), chunk, outputs)
+
+
+def run_cells(
+    program: Program, trials: Sequence[Any], key: PRNGKeyArray, constants: PyTree
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of one trial of each cell, a chunk at a time; the last chunk is
+    filled up with its last cell.
+
+    Args:
+      program: of `compile_cells`.
+      trials: of the cells.
+      key: of the trial.
+      constants: as they were compiled for.
+    """
+    found = []
+    for first in range(0, len(trials), program.chunk):
+        part = [_values(own, program.traced) for own in trials[first:][: program.chunk]]
+        filled = part + [part[-1]] * (program.chunk - len(part))
+        values = jax.tree.map(lambda *own: np.stack(own), *filled)
+        outputs = jax.tree.map(np.asarray, program.compiled[0](values, key, constants))
+        rows = range(len(part))
+        found += [{name: leaf[i] for name, leaf in outputs.items()} for i in rows]
+    return found
+
+
 def run_trials(
     program: Program,
     trial: Any,

@@ -20,8 +20,10 @@ from cfljax.engine.cache import keep_programs
 from cfljax.engine.checkpoints import (
     EVERY,
     Checkpoint,
+    Data,
     Place,
     Progress,
+    Scheduled,
     Trace,
     next_place,
     told_of,
@@ -71,7 +73,7 @@ def run(
     truth: Truth | Int[Array, " clients"] | None = None,
     test: Callable[[Any], PyTree] | None = None,
     rounds_between: int = 1,
-    data_per_round: bool = False,
+    data_per_round: bool | Int[Array | np.ndarray, " rounds"] = False,
     devices: int | None = None,
     state: Any = None,
     first_round: int = 0,
@@ -101,8 +103,8 @@ def run(
     Args:
       algorithm: what to run.
       key: of this run.
-      data: leaves `[clients, samples, ...]`; with `data_per_round` one set for each
-        round, leaves `[rounds, clients, samples, ...]`.
+      data: leaves `[clients, samples, ...]`; with `data_per_round` several sets, leaves
+        `[sets, clients, samples, ...]`.
       num_rounds: T, at least 0; at least 1 with `data_per_round`.
       observe: `(state, info) -> pytree`, what to keep of each round, with the state
         after the round and the info of the round; None keeps nothing. By default named
@@ -119,7 +121,9 @@ def run(
         accuracy on test samples; asked behind every `rounds_between` rounds of this
         run, and given like `observe`. It does not change what the rounds compute.
       rounds_between: rounds from one test to the next; divides `num_rounds`.
-      data_per_round: see `data`.
+      data_per_round: whether each round has a set of `data` to itself, in order; or
+        which one it has, integers in `[0, sets)`, where several rounds have the same:
+        only one of each is kept in memory.
       devices: local devices that clients are spread over. If None: those of
         `clients_over_devices` around the call; else on a CPU up to 8, where there are
         so many, a round is large enough to gain and its bits do not depend on them;
@@ -144,7 +148,8 @@ def run(
 
     Raises:
       ValueError: if `num_rounds` is negative, or not the length of `data`'s leading
-        axis with `data_per_round`; if `rounds_between` does not divide it; if `truth`
+        axis, or of `data_per_round` itself, with that; if a round has a set that does
+        not exist; if `rounds_between` does not divide it; if `truth`
         stands beside an `observe` that is not the default; where `data`
         are concrete, if they are not finite (padding included) or hold labels outside
         the task's classes; if there are not so many `devices`, or they are asked for
@@ -168,15 +173,12 @@ def run(
             f"`first_round` must be 0 without a `state` to go on from, got"
             f" {first_round}."
         )
-    if data_per_round and data.mask.shape[0] != max(num_rounds, 1):
-        raise ValueError(
-            f"`data` must hold {num_rounds} rounds, at least 1, got"
-            f" {data.mask.shape[0]}."
-        )
-    if data_per_round:
-        check_finite_rounds(data)
-    else:
+    given, is_same = data, data_per_round is False
+    if is_same:
         algorithm.check(data)
+    else:
+        given = _of_rounds(data, data_per_round, num_rounds)
+        check_finite_rounds(data)
     if truth is not None and observe is not usual_metrics:
         raise ValueError(
             "`truth` must be None beside an `observe` of your own, such as"
@@ -193,33 +195,33 @@ def run(
         (algorithm.init, algorithm.step, observer, tester, round_key),
         num_rounds,
         rounds_between,
-        data_per_round,
+        data_per_round is True,
     )
     seen_of = lambda trace: trace.rounds if test is None else trace
     start = None if state is None else (state, first_round)
     if start is not None:
-        check_state(state, jax.eval_shape(program.started, key, data))
-    if _is_transformed(key, data, state, algorithm.settings):
+        check_state(state, jax.eval_shape(program.started, key, given))
+    if _is_transformed(key, given, state, algorithm.settings):
         for name, value in (("devices", devices), ("checkpoint", checkpoint)):
             if value is not None:
                 raise ValueError(_INSIDE[name].format(value))
-        state, trace = program.rounds(key, data, held, start)
+        state, trace = program.rounds(key, given, held, start)
         return state, seen_of(trace)
     if num_processes() > 1:
-        told = told_of(algorithm, key, data, start)
+        told = told_of(algorithm, key, given, start)
         check_alike({**told, "num_rounds": num_rounds, "devices": devices})
     where = next_place() if checkpoint is None else Place(checkpoint, every)
     if where is None:
-        state, trace = program(key, data, held, start, devices)
+        state, trace = program(key, given, held, start, devices)
         return state, seen_of(trace)
     saved = Checkpoint(
         where,
         algorithm,
         key,
-        data,
-        data_per_round=data_per_round,
+        given,
+        data_per_round=not is_same,
         start=start,
-        shapes=jax.eval_shape(program.compiled, key, data, held, None),
+        shapes=jax.eval_shape(program.compiled, key, given, held, None),
         num_rounds=num_rounds,
         rounds_between=rounds_between,
     )
@@ -228,7 +230,7 @@ def run(
         return done.state, seen_of(done.trace)
     if done is not None and done.rounds > num_rounds:
         saved = done = None
-    state, trace = program(key, data, held, start, devices, saved, done)
+    state, trace = program(key, given, held, start, devices, saved, done)
     return state, seen_of(trace)
 
 
@@ -248,6 +250,32 @@ def _joined(rest: Any, held: list[Any]) -> Callable[..., PyTree]:
     """What `_split` has taken apart."""
     is_tree = isinstance(rest, jax.tree_util.PyTreeDef)
     return jax.tree.unflatten(rest, held) if is_tree else rest
+
+
+def _of_rounds(
+    data: ClientData,
+    data_per_round: bool | Int[Array | np.ndarray, " rounds"],
+    num_rounds: int,
+) -> Data:
+    """The data of so many rounds; ValueError if they are of another number, or ask for
+    a set that does not exist, where that is known."""
+    if isinstance(data_per_round, bool):
+        given, number = data, data.mask.shape[0]
+    else:
+        given = Scheduled(data, jnp.asarray(data_per_round, jnp.int32))
+        number = given.which.shape[0]
+    if number != max(num_rounds, 1):
+        raise ValueError(
+            f"`data` must hold {num_rounds} rounds, at least 1, got {number}."
+        )
+    if isinstance(given, Scheduled) and not is_traced(given.which):
+        which, last = np.asarray(given.which), data.mask.shape[0] - 1
+        if which.min() < 0 or which.max() > last:
+            raise ValueError(
+                f"`data_per_round` must be in [0, {last}], the sets of `data`, got"
+                f" {which.min()} to {which.max()}."
+            )
+    return given
 
 
 class _Program:
@@ -278,7 +306,7 @@ class _Program:
     def __call__(
         self,
         key: PRNGKeyArray,
-        data: ClientData,
+        data: Data,
         held: Held,
         start: Start | None,
         devices: int | None,
@@ -301,9 +329,8 @@ class _Program:
                     return play(key, data, held, start)
                 if saved is None and num_processes() > 1:
                     play = self.whole
-                place = functools.partial(_placed, axis=data.mask.ndim - 2)
                 key, held, start = _everywhere((key, held, start))
-                found = play(key, jax.tree.map(place, data), held, start)
+                found = play(key, _shared_out(data), held, start)
             return jax.tree.map(_at_home, found)
 
     def _in_segments(
@@ -311,7 +338,7 @@ class _Program:
         saved: Checkpoint,
         done: Progress | None,
         key: PRNGKeyArray,
-        data: ClientData,
+        data: Data,
         held: Held,
         start: Start | None,
     ) -> tuple[Any, PyTree]:
@@ -334,14 +361,14 @@ class _Program:
     def _worth(
         self,
         key: PRNGKeyArray,
-        data: ClientData,
+        data: Data,
         held: Held,
         start: Start | None,
     ) -> int:
         """Devices that pay for such data."""
         kind = (
             jax.tree.structure(data),
-            *((leaf.shape, str(leaf.dtype)) for leaf in data),
+            *((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(data)),
         )
         if jax.local_device_count() > 1 and kind not in self.devices:
             jaxpr = self.compiled.trace(key, data, held, start).jaxpr.jaxpr
@@ -359,9 +386,8 @@ def _program(
     """The program of these rounds, kept for as long as a few others are asked for."""
     init, step, observer, tester, round_key = functions
 
-    def begin(init_key: PRNGKeyArray, data: ClientData) -> Any:
-        first = jax.tree.map(lambda leaf: leaf[0], data) if data_per_round else data
-        return init(init_key, first)
+    def begin(init_key: PRNGKeyArray, data: Data) -> Any:
+        return init(init_key, _of_round(data, 0, data_per_round))
 
     def play(
         rounds_key: PRNGKeyArray, held: Held, index: Any, state: Any, now: ClientData
@@ -372,14 +398,14 @@ def _program(
         return state, observed(state, info, *([now] if is_usual else []))
 
     def rounds(
-        key: PRNGKeyArray, data: ClientData, held: Held, start: Start | None
+        key: PRNGKeyArray, data: Data, held: Held, start: Start | None
     ) -> tuple[Any, Trace]:
         init_key, rounds_key = jax.random.split(key)
         state, first_round = (begin(init_key, data), 0) if start is None else start
 
         def one_round(state: Any, inputs: tuple) -> tuple[Any, PyTree]:
-            index, fresh = inputs
-            now = fresh if data_per_round else data
+            index, own = inputs
+            now = own if data_per_round else _set_of(data, own)
             return play(rounds_key, held, index, state, now)
 
         def between_tests(state: Any, inputs: tuple) -> tuple[Any, tuple]:
@@ -387,7 +413,8 @@ def _program(
             return state, (seen, _joined(tester, held[1])(state))
 
         indices = first_round + jnp.arange(num_rounds)
-        inputs = (indices, data if data_per_round else None)
+        which = data.which if isinstance(data, Scheduled) else None
+        inputs = (indices, data if data_per_round else which)
         if tester is no_test:
             state, seen = jax.lax.scan(one_round, state, inputs)
             return state, Trace(seen, ())
@@ -400,7 +427,7 @@ def _program(
 
     def segment(
         key: PRNGKeyArray,
-        data: ClientData,
+        data: Data,
         held: Held,
         first_round: Count,
         state: Any,
@@ -412,8 +439,7 @@ def _program(
 
         def one_round(index: Any, carried: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
             state, trace = carried
-            fresh = lambda leaf: leaf[index]
-            now = jax.tree.map(fresh, data) if data_per_round else data
+            now = _of_round(data, index, data_per_round)
             state, seen = play(rounds_key, held, first_round + index, state, now)
             return state, _with_row(trace, seen, index)
 
@@ -427,6 +453,20 @@ def _program(
     return _Program(first_state, rounds, segment, test, num_rounds)
 
 
+def _of_round(data: Data, index: Any, data_per_round: bool) -> ClientData:
+    """What clients have in one round, counted from the first of the data."""
+    if data_per_round:
+        return jax.tree.map(lambda leaf: leaf[index], data)
+    return _set_of(data, data.which[index] if isinstance(data, Scheduled) else None)
+
+
+def _set_of(data: Data, number: Any) -> ClientData:
+    """One of several sets, or the only one."""
+    if isinstance(data, Scheduled):
+        return jax.tree.map(lambda leaf: leaf[number], data.sets)
+    return data
+
+
 def _with_row(rows: PyTree, row: PyTree, index: Count) -> PyTree:
     """The rows of all leaves with one of them written."""
     return jax.tree.map(lambda own, new: own.at[index].set(new), rows, row)
@@ -436,6 +476,13 @@ def _strong(leaf: Array) -> Array:
     """The array with a type that it does not yield to others in promotion: files keep
     no other."""
     return leaf if is_key(leaf) else jnp.asarray(leaf, leaf.dtype)
+
+
+def _shared_out(data: Data) -> Data:
+    """The data on the devices of the mesh."""
+    if isinstance(data, Scheduled):
+        return Scheduled(_shared_out(data.sets), _everywhere(data.which))
+    return jax.tree.map(functools.partial(_placed, axis=data.mask.ndim - 2), data)
 
 
 def _placed(leaf: Array, axis: int) -> Array:

@@ -39,9 +39,11 @@ from cfljax.engine.programs import (
     Program,
     Simulate,
     check_results,
+    compile_cells,
     compile_trials,
     fit_chunk,
     placed,
+    run_cells,
     run_trials,
 )
 from cfljax.engine.progress import Bar
@@ -153,6 +155,8 @@ def sweep(
       batching: "map" (one trial after the other, the default on a CPU, where one fills
         the cores) or "vmap" (all at once, the default on an accelerator). With "map"
         the chunk never changes a bit of the result; see `programs.compile_trials`.
+        With "vmap" and one trial a cell, cells that differ in traced fields alone are
+        computed at once, on one device, as if they were `joint`.
       devices: local devices that the trials of a chunk are spread over; None for one
         on a CPU, and all on an accelerator unless clients are spread over them.
       joint: instead of `simulate`, how to compute cells that share their random data
@@ -203,12 +207,16 @@ def sweep(
     if joint is None and not by_rounds:
         given |= {"batching": batching or _batching(), "devices": devices or _devices()}
         trial_devices(given["devices"])  # Raises if there are not so many.
+    whole = joint
+    if given["batching"] == "vmap" and grid.traced and grid.num_trials == 1:
+        assert simulate is not None  # As `_check_ways` has seen.
+        whole = _cells_at_once(grid, simulate, given)
     check_results(grid)
 
     def compute_of(work: "_Work | _Helper") -> Compute:
         key = jax.random.key(grid.seed, impl="threefry2x32")
-        if joint is not None:
-            compute = _jointly(grid, joint, key, constants, work)
+        if whole is not None:
+            compute = _jointly(grid, whole, key, constants, work)
         elif by_rounds:
             assert simulate is not None  # As `_check_ways` has seen.
             return _round_by_round(grid, simulate, key, constants, work)
@@ -225,7 +233,7 @@ def sweep(
         lambda work: together(compute_of(work)),
         given=given,
         progress=progress,
-        joint=joint,
+        joint=whole,
         shard=shard,
         waits=waits,
         enough=enough,
@@ -262,7 +270,7 @@ def _fill(
         _note_runs(store, states)
         return _labelled(grid, store, states)
     pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
-    own = simulate if joint is None else joint.simulate
+    own = joint.simulate if simulate is None and joint is not None else simulate
     assert own is not None  # As `_check_ways` has seen.
     code = describe(own)
     mine = [cell.index for piece in pieces for cell in piece.cells]
@@ -922,6 +930,34 @@ def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:
 def _stack(trials: Sequence[Outputs]) -> Outputs:
     """Outputs `[trials, ...]` of several trials."""
     return {name: np.stack([own[name] for own in trials]) for name in trials[0]}
+
+
+def _cells_at_once(grid: Grid, simulate: Simulate, given: dict[str, Any]) -> Joint:
+    """How to compute cells at once that differ in traced fields alone; remembers the
+    last program."""
+    memory = {name: given[name] for name in ("chunk", "memory")}
+    last: tuple[Hashable, Program, PyTree] | None = None
+
+    def all_of(
+        trials: Sequence[Any], key: PRNGKeyArray, constants: PyTree
+    ) -> Sequence[Outputs]:
+        nonlocal last
+        kind = grid.static(trials[0]), len(trials)
+        if last is None or last[0] != kind:
+            last = None  # Two programs must not be alive at once.
+            own = jax.device_put(constants)
+            program = fit_chunk(
+                lambda size: compile_cells(
+                    simulate, trials[0], key, own, chunk=size, traced=grid.traced
+                ),
+                block=len(trials),
+                **memory,
+            )
+            last = kind, program, own
+        _, program, own = last
+        return run_cells(program, trials, key, own)
+
+    return Joint(all_of, grid.static)
 
 
 def _jointly(

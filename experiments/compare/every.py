@@ -107,9 +107,6 @@ class Config:
     num_trials: int = 5  # Seeds; all algorithms share them.
     error_rate: float = 0.05  # Of each interval, and of a world's differences together.
     clients_per_chunk: int = 20  # Clients evaluated at a time; bounds memory.
-    is_long: bool = False
-    """Whether each run is saved meanwhile and spreads its clients over devices, which
-    pays where it takes minutes; else one program trains in all worlds."""
     seed: int = 0  # Of all of them.
 
     def __post_init__(self) -> None:
@@ -175,9 +172,10 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         num_samples=120,
         num_validation_samples=40,
         num_test_samples=80,
-        num_hidden=128,
-        num_rounds=100,
-        is_long=True,
+        num_hidden=64,
+        num_rounds=60,
+        batch_size=20,
+        num_trials=3,
     )
 
 
@@ -206,9 +204,8 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
     own = jax.tree.map(lambda leaf: leaf[cell], clients)
     task = task_of(trial, own.inputs.shape[2:])
     algorithm = algorithm_of(trial, task, own.clusters)
-    each = lambda leaf: jnp.broadcast_to(leaf, (trial.num_rounds, *leaf.shape))
-    half = 2 * jnp.arange(trial.num_rounds) // trial.num_rounds
-    rounds = ClientData(each(own.inputs), own.targets[half], each(own.mask))
+    both = lambda leaf: jnp.stack([leaf, leaf])
+    halves = ClientData(both(own.inputs), own.targets, both(own.mask))
     behind = ClientData(own.inputs, own.targets[1], own.mask)
     number = own.validation.mask.shape[1]
     questions = jnp.concatenate([own.validation.inputs, own.test.inputs], axis=1)
@@ -224,10 +221,10 @@ def simulate(trial: Trial, key: PRNGKeyArray, clients: Clients) -> dict[str, Arr
         trial,
         algorithm,
         run_key,
-        rounds,
+        halves,
         observe=Partial(observer(trial), own.clusters),
         test=test,
-        data_per_round=True,
+        data_per_round=2 * jnp.arange(trial.num_rounds) // trial.num_rounds,
     )
     # Without true clusters there is nothing to agree with.
     is_known = own.clusters[0] >= 0
@@ -353,9 +350,8 @@ def _job(
     grid = grid_of(config, prepared, contestant, arm)
     if grid is None:
         return None
-    return Job(
-        grid, simulate, lambda: prepared.clients, name=arm.text, is_long=config.is_long
-    )
+    constants = lambda: prepared.clients
+    return Job(grid, simulate, constants, name=arm.text, is_long=False)
 
 
 def main(config: Config, options: Options) -> dict[str, Any]:
@@ -402,7 +398,7 @@ def main(config: Config, options: Options) -> dict[str, Any]:
 
 
 # What numbers do not depend on, or only those of one method.
-_BESIDE_COMPARISON = ("algorithms", "clients_per_chunk", "is_long")
+_BESIDE_COMPARISON = ("algorithms", "clients_per_chunk")
 
 
 def comparison_of(config: Config, prepared: Prepared) -> dict[str, Any]:
