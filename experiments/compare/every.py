@@ -173,9 +173,7 @@ def preset(name: Literal["quick", "paper"]) -> Config:
         num_validation_samples=40,
         num_test_samples=80,
         num_hidden=64,
-        num_rounds=60,
-        batch_size=20,
-        num_trials=3,
+        batch_size=30,
     )
 
 
