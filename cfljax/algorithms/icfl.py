@@ -145,7 +145,7 @@ def icfl(
       step_size: may be traced.
       max_clusters: no more than that are made; with 1 this is FedAvg.
       rate: how fast alpha grows, for each round, in [0, 1]; may be traced. The default
-        is .0786, what the code's epsilon_1 = 4 and alpha_0 = .85 come to. With 0 this
+        is .0787, what the code's epsilon_1 = 4 and alpha_0 = .85 come to. With 0 this
         is FedAvg.
       limit: of alpha, in [0, 1]; may be traced. With 1, as in the code, every cluster
         falls apart in the end. A set of n is never below 1 / n.
