@@ -13,7 +13,7 @@ import pytest
 from by_hand import UPDATE, close, compiled, differ, misuse
 
 from cfljax.algorithms import fedavg, icfl
-from cfljax.algorithms.icfl import RATE, _bisected, _numbered
+from cfljax.algorithms.icfl import RATE, _bisected, _nearest_clusters, _numbered
 from cfljax.base.decompositions import eigenvectors
 from cfljax.models import linear
 
@@ -243,6 +243,18 @@ def test_a_wrong_rule_is_rejected(wrong):
         return
     np.testing.assert_array_equal(together(last.clusters), together(GROUPS))
     assert not np.array_equal(together(clusters), together(GROUPS))
+
+
+def test_a_cluster_that_is_not_finite_takes_nobody():
+    """Nor does a place that is not used, or the pool, however near."""
+    models = begin().models.at[1].set(jnp.nan).at[2, 0].add(-1.0).at[3, 0].add(0.5)
+    models = models.at[4, 0].add(1.0)
+    clusters = jnp.array([1, 2, 3, 0, 0, 0, 0, 0])
+    updates = jnp.asarray(np.eye(FEATURES, dtype="f4")[[0] * 4 + [1] * 4])
+    state = begin()._replace(models=models, clusters=clusters)
+    found = jax.jit(_nearest_clusters)(updates, state)
+    assert found.tolist() == [3] * 4 + [2] * 4
+    assert not jax.jit(_nearest_clusters)(updates, begin()).any()
 
 
 def test_losses_are_those_of_the_model_received():

@@ -160,8 +160,9 @@ def icfl(
     Raises:
       ValueError: where an argument is out of its range.
 
-    A participant whose loss or model is not finite is left out: it keeps its place and
-    its update before. One whose update is 0 counts in the mean, but stays in the pool.
+    A participant whose loss or model is not finite is left out, and keeps its update
+    before, as the absent do. One of the pool whose update is 0 counts in the mean, but
+    stays there.
     A cluster's model is the mean of its participants', that of its origin where it has
     none; the global one while there are clusters the mean of all their models, each
     weighted by all of its members, whether or not they took part. A newcomer takes the
@@ -220,12 +221,11 @@ def icfl(
         is_asked = jnp.zeros(num_clients, bool).at[clients].set(tells)
         members = membership(joined, 1 + max_clusters).T
         members = members.at[0].set(members[0] & free & is_asked)
-        grown = -jnp.expm1(-rate * state.round.astype(jnp.result_type(float)))
         connectivity, leaving = everywhere(_bisected)(
             jax.random.fold_in(key, Stream.ALGORITHM),
             everywhere(cosines)(updates, updates),
             members,
-            limit * grown,
+            least_connectivity(state.round),
         )
         clusters, origins = _numbered(joined, members, leaving)
         # Step 3. While there are no clusters all participants are in the pool.
@@ -265,6 +265,12 @@ def icfl(
             sent=sent_bytes,
         )
         return after, info
+
+    def least_connectivity(now: Int[Array, ""]) -> Float[Array, ""]:
+        """alpha of a round."""
+        own = jnp.result_type(float)
+        grown = -jnp.expm1(-jnp.asarray(rate, own) * now.astype(own))
+        return jnp.asarray(limit, own) * grown
 
     def join(key: PRNGKeyArray, state: State, data: ClientData) -> State:
         del key
