@@ -456,19 +456,45 @@ def test_the_absent_change_nothing_but_by_their_clusters():
         assert set(info.sent[~absent].tolist()) == {4 * FEATURES}
 
 
-def test_a_diverged_client_keeps_its_place_and_its_update():
-    wild = DATA._replace(inputs=DATA.inputs.at[3].multiply(1e25))
+LOST = {  # A loss that is not finite, a model that is not, and both.
+    "loss": DATA._replace(targets=DATA.targets.at[3].set(1e30)),
+    "model": DATA._replace(inputs=DATA.inputs.at[3].multiply(1e12)),
+    "both": DATA._replace(inputs=DATA.inputs.at[3].multiply(1e25)),
+}
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_diverged_client_counts_as_an_absent_one(kind):
     empty = DATA._replace(mask=DATA.mask.at[3].set(False))
-    states, _ = run(FULL)
+    wild, states = LOST[kind], run(FULL)[0]
     for before in (begin(), states[2], states[3]):
         after, info = FULL.step(jax.random.key(9), before, wild)
         other, _ = FULL.step(jax.random.key(9), before, empty)
+        assert bool(np.isfinite(info.losses[3])) == (kind == "model")
         assert int(info.assignment[3]) == -1 and int(info.sent[3]) == 0
-        np.testing.assert_array_equal(after.updates[3], before.updates[3])
-        if before is not states[2]:  # Then its cluster is cut, by old updates.
-            assert int(after.clusters[3]) == int(before.clusters[3])
         assert np.isfinite(after.models).all()
+        np.testing.assert_array_equal(after.updates, other.updates)
+        np.testing.assert_array_equal(after.clusters, other.clusters)
         np.testing.assert_array_equal(after.models[1:], other.models[1:])
+    np.testing.assert_array_equal(after.updates[3], before.updates[3])
+
+
+def test_a_part_of_the_absent_goes_on_with_the_model_it_had():
+    """The absent of a cluster moved otherwise before, and are cut off."""
+    data = two_groups(2 * np.eye(FEATURES, dtype="f4")[0])
+    old = begin()
+    before = old._replace(
+        models=old.models.at[1].multiply(0.0),
+        clusters=jnp.ones_like(old.clusters),
+        updates=jnp.broadcast_to(jnp.asarray(ORTHOGONAL), old.updates.shape),
+        round=old.round + 5,
+    )
+    after, info = HALF.step(jax.random.key(0), before, data)
+    absent = np.isnan(np.asarray(info.losses))
+    assert not absent[0] and absent.sum() == CLIENTS // 2
+    np.testing.assert_array_equal(after.clusters, 1 + absent)
+    np.testing.assert_array_equal(after.models[2], before.models[1])
+    differ(after.models[1], before.models[1], rtol=0.1, atol=0.1)
 
 
 def test_a_client_that_moves_nowhere_counts_but_stays_in_the_pool():
@@ -512,14 +538,17 @@ def test_statistics_count_in_no_cosine():
 
 
 @pytest.mark.long
-def test_optimisers_that_are_kept_are_those_of_participants():
+def test_optimisers_that_are_kept_are_those_of_who_counts():
+    lost = DATA._replace(targets=DATA.targets.at[5].set(1e30))
     algorithm = compiled(build(update=UPDATE, num_steps=1, participation=0.5))
-    state = algorithm.init(jax.random.key(0), DATA)
-    after, info = algorithm.step(jax.random.key(0), state, DATA)
-    asked = np.isfinite(np.asarray(info.losses))
+    state = algorithm.init(jax.random.key(0), lost)
+    after, info = algorithm.step(jax.random.key(0), state, lost)
+    asked = np.asarray(info.received) > 0
+    counted = np.asarray(info.assignment) >= 0
+    assert asked[5] and not counted[5] and counted.sum() == CLIENTS // 2 - 1
     for leaf in jax.tree.leaves(after.local_state.moments):
         moved = np.abs(np.asarray(leaf)).reshape(CLIENTS, -1).max(axis=1) > 0
-        np.testing.assert_array_equal(moved, asked)
+        np.testing.assert_array_equal(moved, counted)
 
 
 # Against misuse

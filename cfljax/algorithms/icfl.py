@@ -209,7 +209,7 @@ def icfl(
             )
         moved = jax.tree.map(jnp.subtract, *map(trained_part, (trained, received)))
         usable = jnp.any(present.mask, axis=1) & jnp.isfinite(losses)
-        usable = usable & finite_rows(trained) & finite_rows(moved)
+        usable = usable & finite_rows(trained)
         tells = usable & _any_entry(moved)
         updates = select(tells, moved, take(state.updates, clients))
         updates = put(state.updates, clients, updates)
@@ -217,10 +217,9 @@ def icfl(
         nearest = _nearest_clusters(moved, state)
         joined = jnp.where(tells & (own == 0), nearest, own)
         joined = state.clusters.at[clients].set(joined)
-        free = jnp.max(joined) == 0  # There are no clusters yet.
-        is_asked = jnp.zeros(num_clients, bool).at[clients].set(tells)
-        members = membership(joined, 1 + max_clusters).T
-        members = members.at[0].set(members[0] & free & is_asked)
+        # Of the pool its participants, who have left it once there are clusters.
+        is_here = (joined > 0).at[clients].max(tells)
+        members = membership(joined, 1 + max_clusters).T & is_here[None, :]
         connectivity, leaving = everywhere(_bisected)(
             jax.random.fold_in(key, Stream.ALGORITHM),
             everywhere(cosines)(updates, updates),
@@ -339,8 +338,8 @@ def _bisected(
                 parts = k_means(key, points, 2).assignment
                 return row & (parts != parts[jnp.argmax(row)])
 
-            due = (connectivity < least) & (number >= 2)
-            return connectivity, jax.lax.cond(due, cut, lambda: nobody)
+            loose = connectivity < least
+            return connectivity, jax.lax.cond(loose, cut, lambda: nobody)
 
         unknown = jnp.full((), jnp.nan, similarities.dtype), nobody
         return jax.lax.cond(number > 0, examine, lambda: unknown)
