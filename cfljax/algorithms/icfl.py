@@ -25,6 +25,7 @@ from cfljax.base.streams import Stream
 from cfljax.base.tree import (
     finite_rows,
     length,
+    nonzero_rows,
     put,
     repeat,
     select,
@@ -162,11 +163,12 @@ def icfl(
 
     A participant whose loss or model is not finite is left out, and keeps its update
     before, as the absent do. One of the pool whose update is 0 counts in the mean, but
-    stays there.
-    A cluster's model is the mean of its participants', that of its origin where it has
-    none; the global one while there are clusters the mean of all their models, each
-    weighted by all of its members, whether or not they took part. A newcomer takes the
-    model that it loses least with among those of the clusters and the global one.
+    stays there: every member of a cluster has an update. A cluster's model is the mean
+    of its participants' models; without any it keeps its own, a new part that of the
+    set it was cut from. The global model is the mean of all clusters' models, once
+    there are some, each weighted by all of its members, whether or not they took part.
+    A newcomer takes the model that it loses least with among those of the clusters and
+    the global one.
 
     Cost of a round: a forward pass and the local steps of each participant, the
     products of all pairs of clients' updates, and for each cluster a time cubic in the
@@ -210,7 +212,7 @@ def icfl(
         moved = jax.tree.map(jnp.subtract, *map(trained_part, (trained, received)))
         usable = jnp.any(present.mask, axis=1) & jnp.isfinite(losses)
         usable = usable & finite_rows(trained)
-        tells = usable & _any_entry(moved)
+        tells = usable & nonzero_rows(moved)
         updates = select(tells, moved, take(state.updates, clients))
         updates = put(state.updates, clients, updates)
         # Steps 1 and 2.
@@ -284,12 +286,6 @@ def icfl(
         return state._replace(clusters=best)
 
     return Algorithm(init, step, predict_own_cluster(task), join)
-
-
-def _any_entry(stacked: Stacked) -> Bool[Array, " rows"]:
-    """Which rows are not 0."""
-    of_leaf = lambda leaf: jnp.any(leaf.reshape(leaf.shape[0], -1) != 0, axis=1)
-    return jnp.any(jnp.stack([of_leaf(a) for a in jax.tree.leaves(stacked)]), axis=0)
 
 
 # Step 1: who joins a cluster.
