@@ -37,6 +37,7 @@ from .algorithms import fesem as fesem
 from .algorithms import flexcfl as flexcfl
 from .algorithms import flux as flux
 from .algorithms import hyp_cluster as hyp_cluster
+from .algorithms import icfl as icfl
 from .algorithms import ifca as ifca
 from .algorithms import k_fed as k_fed
 from .algorithms import knn_per as knn_per

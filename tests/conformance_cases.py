@@ -37,7 +37,7 @@ UNLABELLED = {"emd_cfl", "flux", "myopic_clustering", "stocfl"}
 DRAWS_TO_JOIN = {"local"}
 # All newcomers answer with one model, though there may be several: nothing is split
 # yet, nobody drifted yet, or all momenta of the first round are in one ball.
-ANSWERS_ALIKE = {"cfl_s", "feddrift", "momentum_clustering"}
+ANSWERS_ALIKE = {"cfl_s", "feddrift", "icfl", "momentum_clustering"}
 # Clients may keep no optimiser.
 FORGETFUL = {"rr_cluster"}
 # Samples count by exponentials of their losses: a unit in the last place of the largest

@@ -61,6 +61,7 @@ KNOWING = (
     "fedsoft",
     "fesem",
     "flux",
+    "icfl",
     "k_fed",
     "local",
     "pacfl",

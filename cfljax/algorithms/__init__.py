@@ -24,7 +24,7 @@ reproduce does:
     stocfl      model         clients  the released code does
     rr_cluster  none          clients  no client may move a mean further than others
     emd_cfl, fedavg, fedprox, knn_per, fedala, feddrift, fedpac, clove, hyp_cluster,
-    k_fed, pacfl, flux, fesem, flexcfl, fedem, fedrc and fedsoft
+    k_fed, pacfl, flux, fesem, flexcfl, fedem, fedrc, fedsoft and icfl
                 model         samples  FedAvg, or the paper itself
 
 `local` averages nothing; `federated_clustering`, `momentum_clustering` and
@@ -57,6 +57,7 @@ from cfljax.algorithms.fesem import fesem
 from cfljax.algorithms.flexcfl import flexcfl
 from cfljax.algorithms.flux import flux
 from cfljax.algorithms.hyp_cluster import hyp_cluster
+from cfljax.algorithms.icfl import icfl
 from cfljax.algorithms.ifca import ifca
 from cfljax.algorithms.k_fed import k_fed
 from cfljax.algorithms.knn_per import knn_per
@@ -103,6 +104,7 @@ __all__ = [
     "flux",
     "group_clients",
     "hyp_cluster",
+    "icfl",
     "ifca",
     "k_fed",
     "knn_per",
@@ -291,6 +293,7 @@ _ROWS = (
         received=lambda of: 2,  # The cluster's and the global model.
         sent=lambda of: 2,
     ),
+    Registration(icfl, "Yan et al., TNNLS 2023, ICFL", _defaults(max_clusters=2)),
     Registration(
         feddrift,
         "Jothimurugesan et al., AISTATS 2023, FedDrift",

@@ -19,7 +19,14 @@ from cfljax.base.checks import check_positive
 from cfljax.base.constructor import constructor
 from cfljax.base.describe import summary
 from cfljax.base.streams import Stream
-from cfljax.base.tree import finite_rows, repeat, select, take, trained_part
+from cfljax.base.tree import (
+    finite_rows,
+    nonzero_rows,
+    repeat,
+    select,
+    take,
+    trained_part,
+)
 from cfljax.base.types import (
     NO_CLUSTER,
     Algorithm,
@@ -212,7 +219,7 @@ def stocfl(
         num_clients = data.mask.shape[0]
         clients, present = cohort(key, data, participation)
         own = take(state.directions, clients)
-        known = jnp.any(present.mask, axis=1) & _has_direction(own)
+        known = jnp.any(present.mask, axis=1) & nonzero_rows(own)
         merged = _merged(state, own, known, clients, similarity)
         # The same key draws the same participants for the global model.
         common = GlobalState(state.model, state.local_state)
@@ -327,13 +334,6 @@ def stocfl(
 
 
 # Step 2: clusters.
-
-
-def _has_direction(directions: Stacked) -> Bool[Array, " clients"]:
-    """Which directions there are: those that are not 0."""
-    leaves = jax.tree.leaves(directions)
-    any_of = lambda leaf: jnp.any(leaf.reshape(leaf.shape[0], -1) != 0, axis=1)
-    return jnp.any(jnp.stack([any_of(leaf) for leaf in leaves]), axis=0)
 
 
 def _mean_directions(

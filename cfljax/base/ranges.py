@@ -146,6 +146,7 @@ RANGES: dict[str, Range] = {
     "knn_weights": SHARE,
     "largest_share": POSITIVE,
     "latent": COUNT,
+    "limit": SHARE,
     "long_rounds": WHOLE,
     "margin": RATE,
     "margins": RATE,

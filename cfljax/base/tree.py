@@ -51,6 +51,12 @@ def finite_rows(stacked: Stacked) -> Bool[Array, " rows"]:
     return jax.vmap(is_finite)(stacked)
 
 
+def nonzero_rows(stacked: Stacked) -> Bool[Array, " rows"]:
+    """Which rows of leaves `[rows, ...]` have a number that is not 0."""
+    any_of = lambda leaf: jnp.any(leaf.reshape(leaf.shape[0], -1) != 0, axis=1)
+    return jnp.any(jnp.stack(list(map(any_of, jax.tree.leaves(stacked)))), axis=0)
+
+
 def rows(values: Shaped[Array, " rows"], leaf: Array) -> Shaped[Array, "rows ..."]:
     """One value per row, shaped to broadcast against `leaf`, `[rows, ...]`."""
     return values.reshape((-1,) + (1,) * (leaf.ndim - 1))

@@ -67,6 +67,7 @@ SEARCH = {
     "fedsoft": "penalty=.03,.3",
     "pacfl": "num_vectors=2,4",
     "stocfl": "similarity=.5,.9",
+    "icfl": "limit=.6,1.0",
     "feddrift": "threshold=.1,.5",
     "emd_cfl": "tolerance=.03,.1",
     "flux": "radius_scale=.8,1.0",
