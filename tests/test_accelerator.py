@@ -320,6 +320,7 @@ def made_up_parts(monkeypatch):
     return limits
 
 
+@pytest.mark.long
 def test_page_and_file_are_written(made_up_parts, tmp_path, capsys):
     config = dataclasses.replace(TINY, parts=("networks", "fig3", "peak"))
     summary = accelerator.main(config, Options(out=tmp_path))

@@ -345,6 +345,7 @@ def test_edges_move_the_centre_as_far_as_the_law_says(byzantine):
     np.testing.assert_allclose(outside, 0, atol=1e-4)
 
 
+@pytest.mark.long
 def test_only_an_adaptive_majority_breaks_a_fixed_radius():
     """Breakdown at n_b / n_i = 1 - sigma / tau; static points stay within the ball."""
     for name in ("edge_static", "staged", "alie", "gaussian", "mimic"):

@@ -394,6 +394,7 @@ def test_pytorch_does_the_same_work(work):
     assert distance(fewer["PyTorch, loop"](), expected) > 1e-4
 
 
+@pytest.mark.long
 def test_chunks_give_the_same_loss_matrix():
     jobs = neural_jobs.losses(MLP, (2,))
     matrices = [np.asarray(job()) for job in jobs.values()]

@@ -146,6 +146,7 @@ def test_rounds_against_equations(kind):
     check(kind, told)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
@@ -284,6 +285,7 @@ def test_the_tree_keeps_models_and_directions_of_splits():
     assert int(tree.parents[2]) == -1
 
 
+@pytest.mark.long
 def test_the_absent_are_placed_when_they_come_back():
     state, (_, members, info) = run("absent", (0.2, 0.2), DATA, rounds=25)
     assert state.splits.number > 2

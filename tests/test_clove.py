@@ -134,6 +134,7 @@ def test_the_anchor_holds_the_models_received_and_mean_loss_vectors():
     np.testing.assert_allclose(after.anchor.centroids, means, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_bytes_are_models_and_loss_vectors():
     _, _, info = one_round()
     model, vector = 4 * FEATURES, 4 * 2
@@ -141,6 +142,7 @@ def test_bytes_are_models_and_loss_vectors():
     assert info.sent.tolist() == [model + vector] * CLIENTS
 
 
+@pytest.mark.long
 def test_a_random_first_round_asks_for_no_losses():
     data = problem()
     algorithm = build(first_round="random")
@@ -166,6 +168,7 @@ def test_identical_models_are_identical():
     assert not np.array_equal(independent.models[0], independent.models[1])
 
 
+@pytest.mark.long
 def test_epochs_and_optimisers_are_the_local_update_s():
     _, after, info = one_round(update=LocalUpdate(batch_size=2, num_epochs=2))
     _, plain, _ = one_round()
@@ -384,6 +387,7 @@ def test_one_cluster_is_fedavg():
     assert np.abs(np.asarray(after.models - state.models)).max() > 0.1
 
 
+@pytest.mark.long
 def test_once_the_clusters_are_right_it_is_the_oracle():
     data, truth = three_clusters()
     _, (info, models) = trace()

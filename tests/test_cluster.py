@@ -93,6 +93,7 @@ def test_what_is_done_is_sent_to_nobody(here, tmp_path, monkeypatch):
         cluster.fill(here, ENTRY, Config(num_trials=21), own)
 
 
+@pytest.mark.long
 def test_what_another_run_holds_is_waited_for(here, tmp_path, monkeypatch):
     config, own = Config(num_cells=2, num_trials=1), options(tmp_path)
     monkeypatch.setattr(cluster, "WAIT", 0.01)
@@ -119,6 +120,7 @@ def test_what_another_run_holds_is_waited_for(here, tmp_path, monkeypatch):
 # Against failures
 
 
+@pytest.mark.long
 def test_cells_that_fail_are_counted_and_the_others_done(here, tmp_path):
     with pytest.raises(engine.SweepError, match=r"^1 cells failed, see `failures"):
         cluster.fill(here, ENTRY, Config(fails=3), options(tmp_path))

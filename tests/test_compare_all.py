@@ -107,6 +107,7 @@ def test_pixels_of_writers_are_means_of_squares():
 # Against itself
 
 
+@pytest.mark.long
 def test_a_seed_does_not_depend_on_how_many_others_there_are(clients):
     both = drawn(repetitions=2)
     first = jax.tree.map(lambda leaf: leaf[::2], both)

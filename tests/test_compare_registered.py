@@ -46,6 +46,7 @@ def modules(tmp_path, monkeypatch):
 # Against equations
 
 
+@pytest.mark.long
 def test_a_name_is_read_and_written():
     arm = parse("algorithms_for_a_test:told:share=.3")
     assert arm.algorithm == "algorithms_for_a_test:told"

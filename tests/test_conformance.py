@@ -225,6 +225,7 @@ def test_padding_invariance(name, index):
     close(found, first_round(name, index))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BY_EXPONENTIALS)
 def test_padding_invariance_in_double(name):
     with jax.enable_x64(True):

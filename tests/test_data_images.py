@@ -51,6 +51,7 @@ def test_original_files_against_reference(name, real_data):
     assert "original files" in images.source
 
 
+@pytest.mark.long
 def test_pixels_are_those_of_the_files(real_data):
     """Facts known of the sets: first labels, first pixels, orientation, channels."""
     mnist = original("mnist", real_data)
@@ -232,6 +233,7 @@ def small_sets(monkeypatch):
         monkeypatch.setitem(CLASS_COUNTS, name, (NUM_TRAIN // 10,) * 10)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_sets")
 @pytest.mark.parametrize(("name", "channels"), [("mnist", 1), ("cifar10", 3)])
 def test_prepared_set_against_what_was_written(name, channels, tmp_path):

@@ -91,6 +91,7 @@ def test_newcomers_leavers_and_stragglers():
     assert truth[0].tolist() == [0, NO_CLUSTER, 0, 1] and truth.shape == there.shape
 
 
+@pytest.mark.long
 def test_mixtures_are_mixed_linear_with_a_cluster_for_each_sample():
     hard = np.eye(2)[[0, 0, 1]]
     linear: dict[str, Any] = {**SIZES, "separation": 2.0, "noise": 0.5}

@@ -247,6 +247,7 @@ def test_json_against_the_npz(place, femnist, tmp_path):
     assert train.inputs.shape[0] == 2
 
 
+@pytest.mark.long
 def test_doubles_go_unless_they_are_kept(femnist, tmp_path):
     folder = leaf_files(femnist, tmp_path / "femnist", double=True)
     path = sorted((folder / "test").glob("*.json"))[1]

@@ -181,6 +181,7 @@ def test_points_without_a_direction_are_at_one():
     close(jax.jit(movers_distance)(left, right), 0.5)
 
 
+@pytest.mark.long
 def test_halves_and_points_skip_padding():
     mask = np.array([[1, 0, 1, 1, 0, 1, 1], [0, 0, 0, 1, 0, 0, 0]], bool)
     kept, held_out = halves(jnp.asarray(mask))

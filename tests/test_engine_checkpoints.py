@@ -299,6 +299,7 @@ def test_rounds_ask_for_data_that_are_there(which, message):
         start(data=per_round(2), data_per_round=np.array(which), num_rounds=3)
 
 
+@pytest.mark.long
 def test_a_part_of_a_run_is_saved_too(tmp_path):
     path = tmp_path / "run.npz"
     state, _ = start(num_rounds=4)
@@ -423,6 +424,7 @@ def test_a_run_with_tests_is_stopped_and_goes_on_between_two_of_them(tmp_path):
             examine(num_rounds=9, checkpoint=path, **other)
 
 
+@pytest.mark.long
 def test_keys_of_rounds_are_the_callers_to_choose():
     state, _ = examine()
     same, _ = examine(round_key=lambda key, index: jax.random.fold_in(key, index))
@@ -511,6 +513,7 @@ def test_many_kills_lose_no_round_that_was_saved(tmp_path, devices):
     assert serve(__name__, call, cores=devices, env=os.environ) == [expected]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["flipped", "truncated", "empty"])
 def test_the_file_before_serves_for_a_damaged_one(tmp_path, caplog, kind):
     path = tmp_path / "run.npz"
@@ -638,6 +641,7 @@ def test_a_file_of_another_run_is_refused(tmp_path, changes, told):
     start(checkpoint=path)  # Control.
 
 
+@pytest.mark.long
 def test_other_settings_and_other_files_are_refused(tmp_path):
     path, task = tmp_path / "run.npz", cfl.models.linear(5)
     go = lambda **options: cfl.run(
@@ -668,6 +672,7 @@ def test_other_settings_and_other_files_are_refused(tmp_path):
         go(option="model", **update(optimizer=same))
 
 
+@pytest.mark.long
 def test_misuse_is_refused(tmp_path):
     state, _ = start()
     for options, told in (
@@ -706,6 +711,7 @@ def test_misuse_is_refused(tmp_path):
 # Around a call: checkpoints of whoever calls what calls `run`
 
 
+@pytest.mark.long
 def test_runs_are_saved_by_what_is_around_them(tmp_path):
     path, other = tmp_path / "cell.npz", jax.random.key(4)
 

@@ -63,6 +63,7 @@ def note_fitted(monkeypatch):
     return found
 
 
+@pytest.mark.long
 def test_chunk_is_the_largest_that_fits(tmp_path, monkeypatch):
     fitted = note_fitted(monkeypatch)
     run = lambda name, **options: engine.sweep(

@@ -174,6 +174,7 @@ def test_result_is_labelled(tmp_path, reference):
     np.testing.assert_array_equal(paper, other)  # Common random numbers.
 
 
+@pytest.mark.long
 def test_traced_fields_share_a_compilation(tmp_path, compilations):
     """Those that the grid names, and no other, whatever their type."""
     traces = []

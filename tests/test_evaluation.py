@@ -68,6 +68,7 @@ def test_a_hole_between_the_points_of_a_grid_is_found():
     assert not hole.holds
 
 
+@pytest.mark.long
 def test_boxes_of_several_sides_and_of_none():
     box = {"x": (0, 1), "y": ("0.5", 2)}
     assert nonnegative("norm", lambda x, y: x * x + y * y - 0.24, box).holds
@@ -405,6 +406,7 @@ def test_errors_of_a_package_are_its_own(monkeypatch, load, name, passes):
         statements.find(name)
 
 
+@pytest.mark.long
 def test_what_is_known_of_constants_is_in_the_answer():
     """Against the rows: nothing that is proved of one is left out."""
     for row in all_statements():

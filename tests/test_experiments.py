@@ -23,6 +23,7 @@ def presets(name):
 # Against itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "fields"),
     [

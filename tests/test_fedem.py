@@ -113,6 +113,7 @@ def test_numbers_are_averaged_by_the_weights():
     differ(np.einsum("csf,kf->cs", DATA.inputs, models) / CLUSTERS, answers, rtol=1e-2)
 
 
+@pytest.mark.long
 def test_probabilities_are_mixed_and_not_scores():
     """Their logarithms are the answer, and its loss is that of the mixture."""
     generator = np.random.default_rng(3)

@@ -286,6 +286,7 @@ def test_the_adaptive_edge_is_always_in_the_ball():
         np.testing.assert_allclose(moved, offset * radius * U, rtol=0.01, atol=1e-5)
 
 
+@pytest.mark.long
 def test_nobody_byzantine_is_the_plain_round():
     quiet = threat(build("nan"), np.zeros(CLIENTS, bool))
     for adaptive in (False, True):

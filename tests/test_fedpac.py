@@ -221,6 +221,7 @@ def test_clients_are_computed_one_by_one_or_together():
 # Against itself
 
 
+@pytest.mark.long
 def test_clients_of_equal_distributions_average_by_size():
     """j + 1 copies of the same samples: V goes as 1 / n, and so the best mixture of
     last layers is that of FedAvg."""

@@ -208,6 +208,7 @@ def test_without_penalty_it_is_local(update):
     differ(found(PLAIN)[0].models["body"], expected, rtol=1e-3, atol=0)
 
 
+@pytest.mark.long
 def test_the_absent_and_the_diverged_spoil_nothing():
     """A class that no participant holds keeps its prototype."""
     some = build(**SETTINGS, participation=0.4)

@@ -98,6 +98,7 @@ def test_two_rounds_against_equations():
     close(answers, np.einsum("csf,cf->cs", DATA.inputs, centres[labels]))
 
 
+@pytest.mark.long
 def test_the_absent_keep_their_models_and_get_labels_anew():
     half = build(participation=0.4)
     state, info = half.step(jax.random.key(3), STATE, DATA)

@@ -222,6 +222,7 @@ def test_descriptors_against_the_released_servers():
     differ(sight.centroids, there.scaled[:, :2], 1e-3, 1e-5)
 
 
+@pytest.mark.long
 def test_other_descriptors_have_other_distances():
     """Control: of the radius, which the clusters of these clients need not show."""
     flat = lambda there: there.scaled.reshape(CLIENTS, -1)

@@ -278,6 +278,7 @@ print(",".join(missing))
 """
 
 
+@pytest.mark.long
 def test_the_front_door_is_instant_and_documented():
     """Every public name is there, with a docstring, and nothing before it is asked."""
     done = subprocess.run(

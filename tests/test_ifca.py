@@ -170,6 +170,7 @@ def test_one_cluster_against_itself_is_fedavg(option):
     np.testing.assert_allclose(left.models[0], right.model, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_right_identities_against_itself_are_the_oracle():
     assert least_distance(TRUTH.models) > 1  # Or no rule could tell them apart.
     start = TRUTH.models + 0.01

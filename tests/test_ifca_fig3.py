@@ -603,6 +603,7 @@ def test_a_trial_is_the_same_however_many_others_there_are(found):
     assert not np.array_equal(found[0][0], found[0][1])
 
 
+@pytest.mark.long
 def test_another_seed_gives_other_runs(found):
     assert not np.any(first_trial(1)[:, :, 0] == found[0][:1, :, 0])
 

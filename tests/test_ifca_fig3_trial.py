@@ -49,6 +49,7 @@ NAMES = ("num_clients", "num_samples", "num_clusters", "num_features")
 SIZES: dict[str, Any] = {name: getattr(TRIAL, name) for name in NAMES}
 
 
+@pytest.mark.long
 def test_oracle_floor_against_theory():
     """Mean square error of least squares with known clusters, over 200 data sets."""
 

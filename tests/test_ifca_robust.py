@@ -177,6 +177,7 @@ def test_robust_round_by_hand(option, rule, normalise):
         assert np.abs(scaled - expected).max() > 1e-3
 
 
+@pytest.mark.long
 def test_released_divisors():
     """The mean divides by m, the median by the members: k steps of another length."""
     moves = {}

@@ -368,6 +368,7 @@ def starting(least_share: float, most_draws: int):
     return jax.jit(lambda key: algorithm.init(key, some_clients()))
 
 
+@pytest.mark.long
 def test_starts_are_drawn_until_balanced():
     found = []
     for seed in range(4):

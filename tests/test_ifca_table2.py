@@ -106,6 +106,7 @@ def scores(models):
     }
 
 
+@pytest.mark.long
 def test_ifca_is_tested_by_lowest_training_loss_over_all_test_samples():
     choice = losses_and_rights(TRAIN)[0].argmin(axis=1)
     tested, rights = losses_and_rights(TEST)

@@ -267,6 +267,7 @@ def core_seconds(folder: pathlib.Path) -> list[float]:
     return [own.about["core_seconds"] for own in sorted(blocks, key=key)]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("segments")
 def test_what_a_run_had_cost_counts_when_it_goes_on(tmp_path, monkeypatch):
     """Rounds that another process had played, and those that are added."""

@@ -140,6 +140,7 @@ def points_of(seed, distance=6.0):
     return jnp.asarray((centres[THIRDS] + noise).astype(np.float32))
 
 
+@pytest.mark.long
 def test_separated_clusters_are_found_and_close_ones_are_not():
     for seed in range(3):
         found = SPECTRAL(jax.random.key(seed), points_of(seed))
@@ -161,6 +162,7 @@ def test_centres_are_the_means_of_their_points():
     np.testing.assert_allclose(found.inertia, squares, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_fewer_points_than_clusters():
     points = jnp.full((48, 20), jnp.nan).at[0].set(1.0).at[1].set(2.0)
     found = SPECTRAL(jax.random.key(0), points)

@@ -182,6 +182,7 @@ def test_a_model_that_is_not_finite_answers_nothing():
 # Against itself
 
 
+@pytest.mark.long
 def test_a_round_is_one_of_fedavg():
     settings: dict[str, Any] = {"step_size": 0.1, "num_steps": 2, "participation": 0.5}
     run = lambda a: rounds(a, a.init(jax.random.key(0), DATA), DATA, 1)
@@ -219,6 +220,7 @@ def test_numbers_are_averaged():
         algorithm.predict(State(jnp.asarray(model)), wide, jnp.asarray(NEW[:1]))
 
 
+@pytest.mark.long
 def test_the_best_weight_on_validation_data():
     """Client 0's neighbours are right and the model wrong, client 1's the reverse."""
     kernel = jnp.asarray([[5.0, -5.0, 0.0], [0.0, 0.0, 0.0]])

@@ -301,6 +301,7 @@ def test_chi_square_at_its_edges():
     assert found[0] == 0 and np.isnan(found[1]) and found[2] > 0
 
 
+@pytest.mark.long
 @in_double
 def test_chi_square_of_a_batch_is_that_of_each():
     """Also where only some need a power."""
@@ -356,6 +357,7 @@ def test_candidates_have_the_law_of_clients_whom_a_rival_beats():
     assert p_value(given[:, rival], plain[:, rival]) < ERROR_RATE
 
 
+@pytest.mark.long
 @in_double
 def test_rows_and_bartlett_have_one_law():
     factors = pair_factors(OFFSETS, 0, 0.6)

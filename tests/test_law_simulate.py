@@ -265,6 +265,7 @@ def test_the_callers_precision_does_not_matter():
     assert usual.models.dtype == usual.counts.dtype == np.float64
 
 
+@pytest.mark.long
 @SHAPES
 def test_every_client_chooses_exactly_one_model(num_clusters, num_models):
     population, start = setting(num_clusters, num_models)
@@ -337,6 +338,7 @@ def test_participants_are_those_of_the_round():
     np.testing.assert_allclose(trace.models[:, 3], trace.models[:, 2], atol=1e-15)
 
 
+@pytest.mark.long
 def test_a_fixed_assignment_stays():
     population, start = setting()
     fixed = np.array([[6.0, 0.0], [4.0, 0.0]])

@@ -284,6 +284,7 @@ def test_compilations_are_seen(source):
     assert not compilations(ast.parse("name.lower()"))
 
 
+@pytest.mark.long
 def test_tensorflow_datasets_is_imported_late_and_only_by_data():
     package = "tensorflow_datasets"
     for name, (tree, is_package) in sources().items():

@@ -187,6 +187,7 @@ def test_a_board_does_not_depend_on_who_came_first(tmp_path, monkeypatch):
     assert made[0].keys() == {"one.json", "two.json", "table.csv", "table.md"}
 
 
+@pytest.mark.long
 def test_exported_arrays_are_those_of_the_worlds(tmp_path):
     clients = drawn(repetitions=2)
     arrays = exports.arrays_of(clients, ["drift", "mixture"])
@@ -322,6 +323,7 @@ JSON = st.recursive(
 PLACES = [*leaves(submission()), *containers(submission())]
 
 
+@pytest.mark.long
 @always(place=st.sampled_from(PLACES), value=JSON)
 def test_anything_anywhere_is_taken_or_refused(place, value):
     document = copy.deepcopy(submission())

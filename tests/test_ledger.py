@@ -141,6 +141,7 @@ def test_seeds_from_before_a_field_that_means_nothing_here_count_too(tmp_path):
     assert len(stores.runs([other, *others], papers.KINDS)) == 2
 
 
+@pytest.mark.long
 def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch):
     put_clove(tmp_path, clove_trial(), 80, 80, 80)
     row = ledger(tmp_path)[FEDAVG]
@@ -197,6 +198,7 @@ def test_public_code_that_has_the_number_is_the_cause(tmp_path):
         assert rows[other]["verdict"] == "differs (open)"
 
 
+@pytest.mark.long
 def test_the_papers_size_comes_first_and_nothing_is_mixed(tmp_path):
     put_clove(tmp_path, clove_trial(), 87.4)
     put_clove(tmp_path, clove_trial(num_rounds=10), *5 * [50.0])
@@ -373,6 +375,7 @@ def lines(file) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@pytest.mark.long
 def test_each_worker_of_the_campaign_has_its_share_of_every_command(tmp_path):
     assert campaign(tmp_path, ":").wait(60) == 0
     own = {}
@@ -468,6 +471,7 @@ def test_damaged_files_are_counted_and_skipped(tmp_path, capsys):
     assert rows[FEDAVG]["command"] in page
 
 
+@pytest.mark.long
 def test_nothing_is_needed_and_json_is_one_document(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["ledger", "--json"]) == 0

@@ -65,6 +65,7 @@ def test_distances_alone_are_clustered_as_by_scipy(method):
         assert set(np.asarray(labels)) == set(range(4))
 
 
+@pytest.mark.long
 def test_absent_points_and_infinite_distances():
     square = jnp.asarray(squareform(pdist(points_of(2, number=6))), jnp.float32)
     present = jnp.arange(6) != 2

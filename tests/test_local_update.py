@@ -256,6 +256,7 @@ def descended(update: LocalUpdate, step_size=0.1):
     return np.asarray(descent(update)(step_size))
 
 
+@pytest.mark.long
 def test_full_batches_are_batches_of_everything():
     whole = descended(LocalUpdate())
     np.testing.assert_allclose(descended(LocalUpdate(batch_size=9)), whole, rtol=1e-5)

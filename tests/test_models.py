@@ -305,6 +305,7 @@ def negative_scales(params: Variables) -> Variables:
     return params._replace(weights=weights)
 
 
+@pytest.mark.long
 def test_batch_normalisation_uses_and_measures_the_real_samples():
     task, params = normalised()
     assert task.fit is not None
@@ -349,6 +350,7 @@ def test_a_batch_without_real_samples_moves_no_statistics():
     jax.tree.map(np.testing.assert_array_equal, after, params)
 
 
+@pytest.mark.long
 def test_dropout_draws_from_the_key_and_keeps_the_mean():
     """With the layers behind it linear, the mean over draws is the value without."""
     task = small(channels=(3,), hidden=(400,), dropout=0.25)
@@ -368,6 +370,7 @@ def test_dropout_draws_from_the_key_and_keeps_the_mean():
     np.testing.assert_array_equal(plain, task.losses(params, inputs, labels))
 
 
+@pytest.mark.long
 def test_padding_changes_nothing():
     task, params, tokens = CASES["text"][0], start("text"), TOKENS
     predict = lambda words: np.asarray(task.predict(params, jax.device_put(words)))
@@ -470,6 +473,7 @@ def test_initial_values_of_perceptrons():
     assert abs(params[1]["kernel"]).max() > 1 / np.sqrt(784)  # Its own fan-in.
 
 
+@pytest.mark.long
 def test_initial_values_of_pytorch_and_of_tensorflow():
     torch, tensorflow = (
         jax.tree.map(np.asarray, jax.jit(cnn((28, 28), initialiser=name).init)(KEY))
@@ -496,6 +500,7 @@ def test_initial_values_and_sizes_of_texts():
     assert abs(params["output"]["kernel"]).max() <= 1 / np.sqrt(192)
 
 
+@pytest.mark.long
 def test_initial_values_and_sizes_of_autoencoders():
     layers = in_order(shapes_of(autoencoder((28, 28)))["layers"])
     sizes = [(784, 128), (128, 32), (32, 128), (128, 784)]
@@ -676,6 +681,7 @@ def test_unknown_initialisers_are_refused():
         small(initialiser="zeros")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name, shape, message",
     [

@@ -205,6 +205,7 @@ def test_attackers_of_members_by_hand(adaptive):
     assert np.abs(STEP * (honest - moves))[HONEST].max() > 1e-3
 
 
+@pytest.mark.long
 def test_attackers_who_send_no_number():
     liars = threat(build("nan"), LIARS)
     for changes in ({}, WARM):

@@ -492,6 +492,7 @@ def test_stable_runs_by_group_end_where_they_would(by_group, dissenters):
     assert np.max(numbers) <= len(by_group.problem.clusters) / 2
 
 
+@pytest.mark.long
 def test_rounds_are_those_of_all_samples(by_group, dissenters):
     """All runs, unstable ones for as long as rounding stays small."""
     expected = np.swapaxes(by_group.losses[:, 20], 1, 2)
@@ -500,6 +501,7 @@ def test_rounds_are_those_of_all_samples(by_group, dissenters):
     assert np.any(np.concatenate(dissenters) > 0)
 
 
+@pytest.mark.long
 def test_control_clients_that_stay_with_their_group_are_noticed(by_group, monkeypatch):
     """In stable runs and in others."""
     rows = group_gradients._rows

@@ -39,6 +39,7 @@ def test_every_old_text_stands_once_in_its_file():
     assert [one["name"] for one in mutations() if not plant.stands_once(one)] == []
 
 
+@pytest.mark.long
 def test_every_row_exists():
     for one in mutations():
         assert one["rows"], one["name"]

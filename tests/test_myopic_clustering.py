@@ -143,6 +143,7 @@ def test_momentum_clustering_is_myopic_too():
     assert np.abs(np.asarray(models)[-1] - [0, 0, 2]).max() > 0.3
 
 
+@pytest.mark.long
 def test_one_cluster_moves_everybody_alike_and_no_number_joins_none():
     algorithm = myopic_clustering(example(ETA), num_clusters=1, step_size=ETA)
     state = State(jnp.full((3,), START), jnp.zeros((), jnp.int32))

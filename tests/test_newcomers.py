@@ -16,6 +16,7 @@ WORKING = (
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in WORKING[1:]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ditto", *SLOW])
 def test_newcomers_train_by_the_step_size_of_the_round(name):
     """One that has decayed to nothing moves nobody."""

@@ -86,6 +86,7 @@ def test_rounds_are_the_oracle_s_of_the_clusters_found(problem):
     assert later.sent.tolist() == [model + 1] * CLIENTS
 
 
+@pytest.mark.long
 def test_wrong_clusters_are_never_corrected(problem):
     data, truth = problem
     algorithm = build()

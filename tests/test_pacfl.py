@@ -157,6 +157,7 @@ def test_a_single_model_is_fedavg_s_and_says_how_many_it_stands_for():
     assert int(second.found) == 2
 
 
+@pytest.mark.long
 def test_a_threshold_below_all_angles_is_local_training():
     state, last, _, second, _ = run(0.0)
     assert state.clusters.tolist() == list(range(CLIENTS))

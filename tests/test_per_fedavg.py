@@ -100,6 +100,7 @@ QUARTIC = Task(
 )
 
 
+@pytest.mark.long
 def test_exact_gradient_against_autodiff():
     """On all samples it is the gradient of `F(w - alpha grad F(w))`, to which the
     Hessian-free one tends with the square of delta."""

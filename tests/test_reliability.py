@@ -429,6 +429,7 @@ def test_shards_of_different_counts_share_a_store(tmp_path, sweep_results):
     assert finish(path).identical(sweep_results)
 
 
+@pytest.mark.long
 def test_shards_of_different_counts_at_once(tmp_path, sweep_results):
     """1/2 and 1/3 begin with the same unit: one of them takes it."""
     path, calls, failures = tmp_path / "s", Calls(threading.Barrier(2)), []

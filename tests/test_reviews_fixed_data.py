@@ -64,6 +64,7 @@ def test_compressed_clients_have_the_losses_and_gradients_of_their_samples(sampl
         assert np.max(np.abs(off)) > 1e-3, "control: a row less"
 
 
+@pytest.mark.long
 def test_a_round_of_ifca_is_that_of_the_library():
     inputs, targets = raw_data(3)
     starts = np.random.default_rng(4).standard_normal((2, 3, 4))
@@ -113,6 +114,7 @@ def test_data_are_the_same_for_every_number_of_samples():
     assert not low <= square.mean() * 5.0 <= high, "control: another rho"
 
 
+@pytest.mark.long
 def test_centre_errors_are_those_of_the_library():
     models = np.random.default_rng(9).standard_normal((3, 4, 5))
     clients = fixed_data.compress(*raw_data(9, features=5))
@@ -158,6 +160,7 @@ def test_the_published_bipartition_has_the_least_largest_similarity_across():
     assert worse > 0, "control: complete linkage is another split"
 
 
+@pytest.mark.long
 def test_every_clustering_arm_finds_clear_clusters():
     sizes = {"num_clients": 12, "num_clusters": 3, "num_samples": 60, "rho": 1e4}
     problem = fixed_data.draw(np.random.default_rng(11), num_features=5, **sizes)
@@ -303,6 +306,7 @@ def raw_errors(setting: Setting, separation: float, trials: int) -> np.ndarray:
     return found
 
 
+@pytest.mark.long
 def test_exact_errors_against_raw_rows_with_three_unequal_clusters():
     found = raw_errors(THREE, 2.0, 4000)
     predicted = (oracle_error(THREE, 1.0), pooled_error(THREE, 1.0, 2.0))

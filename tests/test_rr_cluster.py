@@ -434,6 +434,7 @@ def test_privacy_at_the_ends():
 # Against itself
 
 
+@pytest.mark.long
 def test_without_noise_clipping_and_small_clusters_it_is_ifca():
     """Of as many samples each, by averaged models, whoever takes part."""
     inputs = np.random.default_rng(6).normal(size=(CLIENTS, 8, FEATURES)).astype("f4")

@@ -133,6 +133,7 @@ def test_odd_numbers_can_be_drawn(number, truth, n):
             figure(data)
 
 
+@pytest.mark.long
 def test_the_figure_is_saved_as_any_other(tmp_path):
     data = evaluate(HEADS, sweep={"n": range(1, 9), "p": [0.2, 0.4]})
     files = report.save(figure(data), tmp_path / "claim")

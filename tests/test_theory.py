@@ -480,6 +480,7 @@ def test_progress_appears_late(monkeypatch):
     assert asked == {"visible": True, "delay": 5.0}
 
 
+@pytest.mark.long
 def test_seeds_change_the_draws_and_nothing_else():
     row = registry.select(["ifca.eq2.corrected"])[0]
     timeless = lambda verdict: dataclasses.replace(verdict, seconds=0.0)

@@ -346,6 +346,7 @@ def test_all_clients_are_right_with_the_power_of_one():
     assert not low < np.mean(right) < high, "control: not the power of one"
 
 
+@pytest.mark.long
 def test_a_single_client_is_no_safer():
     """The weaker reading of Theorem A.9: delta = 10^-3 and 1/log(M) = 0.007."""
     for share in theorem_a9.negative_margins(QUICK)[:2]:
@@ -400,6 +401,7 @@ def test_the_covariance_of_the_law_is_nearly_exact():
     assert scipy.special.ndtri(naive) != pytest.approx(found, rel=0.01), "control"
 
 
+@pytest.mark.long
 def test_rows_of_losses_follow_their_roots():
     """|L - E L| <= |F - c| (2 max c + |F - c|) + |Var F|, whatever was drawn."""
     cell = Cell("orthonormal", 6, 2, 2000, 3)

@@ -100,6 +100,7 @@ def test_rises_are_the_librarys_distances():
 # Against theory
 
 
+@pytest.mark.long
 def test_models_in_a_row_leave_two_clusters_within_delta():
     """At 9/16 of it; of models in a triangle the mean is further off."""
     row = np.array([[[0.0, 0], [0.5, 0], [1, 0]]], "f4") * 1.0001

@@ -197,6 +197,7 @@ def test_partitions_by_hand():
     assert not np.any(claims_theory.locked_in(data, moving))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clusters", [2, 3, 4])
 def test_matched_distance_against_the_metric(clusters):
     generator = np.random.default_rng(clusters)
@@ -245,6 +246,7 @@ def test_scaling_everything_by_a_power_of_two_changes_no_digit():
     assert np.max(np.abs(2 * runs[2].models - runs[0].models)) > 0.01, "control"
 
 
+@pytest.mark.long
 def test_closeness_against_the_kernels():
     generator = np.random.default_rng(0)
     models, truths = generator.standard_normal((2, 6, 2, 4))

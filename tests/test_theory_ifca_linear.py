@@ -84,6 +84,7 @@ def test_the_law_is_resolved_as_promised():
     assert verdict.resolution <= 0.012 and verdict.error_rate == 1e-6
 
 
+@pytest.mark.long
 def test_each_half_of_the_bound_rejects_the_control_alone():
     control = registry.select([lemma1.BOUND])[0].control
     assert getattr(control, "keywords", None) == {"c2": 3.0}
@@ -265,6 +266,7 @@ def test_display_4_needs_its_condition(monkeypatch):
     assert np.mean(many > 6) == 0
 
 
+@pytest.mark.long
 def test_raw_steps_have_the_exact_mean_square():
     """E |T1|^2 = (1 - x)^2 |e|^2 + x^2 ((d + 1) |e|^2 + d sigma^2) / N."""
     for point in equations_assigned._EQ5_POINTS[1:4]:

@@ -145,6 +145,7 @@ def test_errata_show_their_evidence(folder):
     assert "toy.elsewhere not in this report" in text
 
 
+@pytest.mark.long
 def test_errata_are_those_of_the_rows_shown(tmp_path, capsys, monkeypatch):
     other = dataclasses.replace(ERRATA[0], id="toy.E2", statements=("toy.powers",))
     register(monkeypatch, *ROWS, errata=(*ERRATA, other))
@@ -226,6 +227,7 @@ def test_the_fingerprint_sees_the_source(monkeypatch, tmp_path):
     assert found[0] == found[1] != found[2] == found[3]
 
 
+@pytest.mark.long
 def test_an_interrupted_report_goes_on(tmp_path, monkeypatch, capsys):
     def interrupted(preset):
         raise KeyboardInterrupt

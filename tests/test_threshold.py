@@ -223,6 +223,7 @@ def test_no_finite_points_and_more_centres_than_points():
     np.testing.assert_array_equal(same.centres, centres)
 
 
+@pytest.mark.long
 def test_batches_of_clusterings_and_chunks_of_centres():
     points = np.stack([points_of(10), with_gaps(points_of(11))])
     weights, radii = some_weights(), RADII.astype(np.float32)

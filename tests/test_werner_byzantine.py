@@ -70,6 +70,7 @@ def test_a_majority_at_the_edge_takes_the_centre(honest):
     assert (errors(share=1.2)["error"] > 4 * tau**2).all()
 
 
+@pytest.mark.long
 def test_breakdown_is_near_its_prediction():
     adaptive = errors(byzantine.breakdown, KEYS[:4])
     exact = byzantine.predicted_breakdown(3, 1.0, 200.0)

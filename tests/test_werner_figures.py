@@ -125,6 +125,7 @@ def test_radii_of_the_second_example(tmp_path):
     assert (window["least"], window["largest"]) == (0.0, 1.9999)
 
 
+@pytest.mark.long
 def test_single_samples_never_bring_partners_together(tmp_path):
     table = clustered(tmp_path, "bipartition")
     own = [row for row in fig1.windows(table) if row["example"] == "bipartition"]
@@ -486,6 +487,7 @@ def test_centres_contract_by_the_share_of_a_cluster():
     assert np.abs(fewer[:10] / fewer[0] - 0.75 ** np.arange(10)).max() > 10 * bound
 
 
+@pytest.mark.long
 def test_starts_share_truth_and_reach_their_clusters():
     member, near, origin = (run_from(start) for start in ("member", "near", "origin"))
     assert member["separation"] == near["separation"] == origin["separation"] > 1
