@@ -165,14 +165,14 @@ def share(experiment: str, options: Options, jobs: Sequence[Job]) -> dict[str, A
     """Be worker i of n, of `options.shard`, on all jobs; a summary of what is there at
     the end, of all workers.
 
-    Cells are dealt out one by one, over all jobs.
+    Cells, or as many as are computed at once, are dealt out one by one, over all jobs.
     """
     assert options.shard is not None
     number, workers = options.shard
     dealt = 0
     for job in jobs:
         own = (number - 1 - dealt) % workers + 1
-        dealt += job.num_cells
+        dealt += engine.num_pieces(job.grid, by_rounds=job.is_long, chunk=options.chunk)
         try:
             run(options, job, shard=(own, workers))
         except engine.SweepError as error:  # The other jobs may do better.

@@ -17,6 +17,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax
+import jaxtyping
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -203,3 +204,11 @@ def real_data(
         except OSError:  # Another worker was faster.
             shutil.rmtree(fresh)
     return folder
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """As for users, whose types nothing checks before the library does."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

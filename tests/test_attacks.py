@@ -5,12 +5,10 @@ the centre v by the sum of (z_i - v) over the number of all points.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from leaves import as_leaves, side_by_side
@@ -398,14 +396,6 @@ MESSAGES = jnp.ones((3, 2))
 LABELS = ClientData(jnp.ones((3, 1, 1)), jnp.ones((3, 1), jnp.int32), MASK[:, None])
 REAL = LABELS._replace(targets=jnp.ones((3, 1)))
 ZERO = build("zero")
-
-
-@pytest.fixture
-def unchecked() -> Iterator[None]:
-    """As for users, whose types nothing checks before the library does."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def draw(num_clients, share):

@@ -289,14 +289,28 @@ def test_rounds_that_share_data_are_those_of_copies(tmp_path):
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ([0, 1], "must hold 3 rounds, at least 1, got 2"),
-        ([0, 1, 2], r"must be in \[0, 1\], the sets of `data`, got 0 to 2"),
-        ([0, -1, 1], r"must be in \[0, 1\], the sets of `data`, got -1 to 1"),
+        ([0, 1], r"integers of 3 rounds, True or False, got int64\[2\]"),
+        ([[0, 1, 1]], r"integers of 3 rounds, True or False, got int64\[1, 3\]"),
+        (1, r"integers of 3 rounds, True or False, got int64\[\]"),
+        ([0.0, 1.0, 1.0], r"integers of 3 rounds, True or False, got float64\[3\]"),
+        ([True, False, True], r"integers of 3 rounds, True or False, got bool\[3\]"),
+        ([0, 1, 2], r"in \[0, 1\], the sets of `data`, got \[0, 1, 2\]"),
+        ([0, -1, 1], r"in \[0, 1\], the sets of `data`, got \[0, -1, 1\]"),
+        ([0, 2**32, 1], r"in \[0, 1\], the sets of `data`, got \[0, 4294967296, 1\]"),
+        (np.True_, "`data` must hold 3 rounds, at least 1, got 2"),
     ],
 )
-def test_rounds_ask_for_data_that_are_there(which, message):
+def test_rounds_ask_for_data_that_are_there(unchecked, which, message):
+    if not isinstance(which, np.bool_):
+        which = np.array(which)
     with pytest.raises(ValueError, match=message):
-        start(data=per_round(2), data_per_round=np.array(which), num_rounds=3)
+        start(data=per_round(2), data_per_round=which, num_rounds=3)
+
+
+def test_no_rounds_have_no_data():
+    for which in (True, np.zeros(0, int)):
+        with pytest.raises(ValueError, match="at least"):
+            start(data=per_round(1), data_per_round=which, num_rounds=0)
 
 
 @pytest.mark.long
@@ -353,7 +367,7 @@ def test_segments_are_as_long_as_their_rounds_allow(tmp_path, monkeypatch):
         build("fedavg"),
         KEY,
         draw(),
-        data_per_round=False,
+        differs=False,
         start=None,
         shapes=jax.eval_shape(lambda: (state, Trace((), ()))),
         num_rounds=300,

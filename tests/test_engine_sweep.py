@@ -83,30 +83,6 @@ def test_trials_at_once_agree_up_to_rounding(tmp_path, reference, chunk):
     np.testing.assert_allclose(again["distance"], reference["distance"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("chunk", [None, 2])
-def test_cells_of_one_trial_are_computed_at_once(tmp_path, monkeypatch, chunk):
-    """Those that differ as traced alone, as the trials of one cell otherwise."""
-    calls = []
-    original = MODULE.run_cells
-
-    def counted(program, trials, key, constants):
-        calls.append((program.chunk, [trial.separation for trial in trials]))
-        return original(program, trials, key, constants)
-
-    monkeypatch.setattr(MODULE, "run_cells", counted)
-    axes = {"separation": (0.1, 0.2, 0.3), "num_clients": (4, 6)}
-    options = {"axes": axes, "num_trials": 1, "traced": ("separation",)}
-    grid, made = plain_grid(**options), {"batching": "vmap", "chunk": chunk}
-    found = sweep(grid, draw, tmp_path / "at once", **made)
-    plain = sweep(grid, draw, tmp_path / "one by one", batching="map")
-    np.testing.assert_allclose(found["value"], plain["value"], rtol=1e-6)
-    assert np.all(np.diff(plain["value"], axis=0) != 0)  # Control: cells differ.
-    assert calls == [(chunk or 3, list(axes["separation"]))] * 2
-    calls.clear()  # One that is there is only read.
-    assert sweep(grid, draw, tmp_path / "at once", **made).identical(found)
-    assert not calls
-
-
 def test_another_seed_gives_other_numbers(tmp_path):
     one, other = (
         sweep(plain_grid(axes={}, seed=seed), draw, tmp_path / str(seed))

@@ -382,7 +382,8 @@ def bisected(similar, members, least):
 
 
 def test_connectivity_is_at_least_the_average_and_at_most_one():
-    """By Rayleigh's quotient of the vector of ones; equal where rows have one mean."""
+    """By Rayleigh's quotient of the vector of ones; equal where rows have one mean and
+    no cosine is negative."""
     generator = np.random.default_rng(0)
     members = np.array([np.arange(CLIENTS) < n for n in (8, 5, 2, 1)])
     for _ in range(20):

@@ -129,7 +129,8 @@ def icfl(
     cosines of updates, trained minus received models, a set of n clients has the
     connectivity `lambda_1(A) / n`, lambda_1 being the largest eigenvalue: at least the
     mean of A's entries, the average connectivity, and equal to it where all rows of A
-    have the same mean. In round t, 0 in the first, each cluster whose connectivity is
+    have one mean and no cosine is negative. In round t, 0 in the first, each cluster
+    whose connectivity is
     below
 
         alpha_t = limit (1 - exp(-rate t))
@@ -162,8 +163,9 @@ def icfl(
       ValueError: where an argument is out of its range.
 
     A participant whose loss or model is not finite is left out, and keeps its update
-    before, as the absent do. One of the pool whose update is 0 counts in the mean, but
-    stays there: every member of a cluster has an update. A cluster's model is the mean
+    before, as the absent do. One of the pool whose update is 0 stays there, and counts
+    in the mean while there are no clusters: every member of a cluster has an update.
+    A cluster's model is the mean
     of its participants' models; without any it keeps its own, a new part that of the
     set it was cut from. The global model is the mean of all clusters' models, once
     there are some, each weighted by all of its members, whether or not they took part.

@@ -39,6 +39,7 @@ from .store import progress_of as progress_of
 from .store import stored as stored
 from .sweeps import STATE_BYTES as STATE_BYTES
 from .sweeps import Joint as Joint
+from .sweeps import num_pieces as num_pieces
 from .sweeps import sweep as sweep
 from .watch import accuracy_on as accuracy_on
 from .watch import free_metrics as free_metrics

@@ -54,7 +54,7 @@ _LAYOUT = 1
 _ADVICE = "choose another path or delete it."
 
 
-class Scheduled(NamedTuple):
+class SharedSets(NamedTuple):
     """Data of rounds of which several have the same.
 
     sets: leaves `[sets, clients, samples, ...]`.
@@ -65,7 +65,7 @@ class Scheduled(NamedTuple):
     which: Int[Array, " rounds"]
 
 
-Data = ClientData | Scheduled
+Data = ClientData | SharedSets
 
 
 @dataclasses.dataclass
@@ -185,7 +185,7 @@ class Checkpoint:
       algorithm: what is run.
       key: of the run.
       data: see `run`.
-      data_per_round: whether rounds differ in their data.
+      differs: whether rounds differ in their data.
       start: the state and the round that it goes on from; None for a fresh start.
       shapes: of the final state and the trace.
       num_rounds: of the whole run.
@@ -199,7 +199,7 @@ class Checkpoint:
         key: PRNGKeyArray,
         data: Data,
         *,
-        data_per_round: bool,
+        differs: bool,
         start: tuple[PyTree, Int[Array, ""] | int] | None,
         shapes: tuple[PyTree, Trace],
         num_rounds: int,
@@ -214,12 +214,12 @@ class Checkpoint:
         self._is_whole = False  # Whether `path` is known to be.
         self._spent, self._begun = place.spent, time.process_time()
         self._earlier = 0.0  # Core-seconds of those who made the file.
-        self._data = _digests(data) if data_per_round else [_digest(data, "data")]
+        self._data = _digests(data) if differs else [_digest(data, "data")]
         told = told_of(algorithm, key, (), start)
         self._about = {
             "layout": _LAYOUT,
             **{name: told[name] for name in ("algorithm", "key", "start")},
-            "data_per_round": data_per_round,
+            "data_per_round": differs,
             ROOT: kinds(shapes[0], ROOT),
             _TRACE: kinds(jax.tree.map(_one_row, shapes[1].rounds), _TRACE),
             _TESTS: None,
@@ -456,13 +456,13 @@ def _started(state: PyTree, first_round: Int[Array, ""] | int) -> dict[str, Any]
 
 def _digests(data: Data) -> list[dict[str, str]]:
     """Of the data of the first round, of the first two, and so on."""
-    sets = data.sets if isinstance(data, Scheduled) else data
+    sets = data.sets if isinstance(data, SharedSets) else data
     of_set = [
         _digest(ClientData(*(bits_of(leaf)[number] for leaf in sets)), "data")
         for number in range(len(sets.mask))
     ]
     which = range(len(of_set))
-    if isinstance(data, Scheduled):
+    if isinstance(data, SharedSets):
         which = np.asarray(data.which).tolist()
     found: list[dict[str, str]] = []
     for number in which:

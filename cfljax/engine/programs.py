@@ -162,13 +162,13 @@ def compile_cells(
 ) -> Program:
     """Compile one trial each of `chunk` cells that differ from `trial` only as traced,
     all at once, on one device; other arguments as of `compile_trials`, but that `key`
-    is the trial's own. The program takes `(values [chunk], key, constants)`."""
+    is the trial's own. What is compiled takes `(values [chunk], key, constants)`."""
 
     def one(values, key, constants):
         outputs = simulate(_bind(trial, values), key, constants)
         return jax.tree.map(jnp.asarray, outputs)
 
-    values = jax.tree.map(lambda own: np.stack([own] * chunk), _values(trial, traced))
+    values = _stacked([_values(trial, traced)] * chunk)
     together = jax.jit(jax.vmap(one, in_axes=(0, None, None)))
     staged = together.trace(values, key, constants)
     outputs = {
@@ -180,25 +180,33 @@ def compile_cells(
 
 def run_cells(
     program: Program, trials: Sequence[Any], key: PRNGKeyArray, constants: PyTree
-) -> list[dict[str, np.ndarray]]:
-    """The outputs of one trial of each cell, a chunk at a time; the last chunk is
-    filled up with its last cell.
+) -> tuple[list[dict[str, np.ndarray]], float]:
+    """One trial of each cell, a chunk at a time; the last chunk is filled up with its
+    last cell.
 
     Args:
       program: of `compile_cells`.
       trials: of the cells.
       key: of the trial.
       constants: as they were compiled for.
+
+    Returns:
+      Outputs `[1, ...]` of each cell, and the seconds they took.
     """
-    found = []
+    begin, found = time.perf_counter(), []
     for first in range(0, len(trials), program.chunk):
         part = [_values(own, program.traced) for own in trials[first:][: program.chunk]]
-        filled = part + [part[-1]] * (program.chunk - len(part))
-        values = jax.tree.map(lambda *own: np.stack(own), *filled)
+        values = _stacked(part + [part[-1]] * (program.chunk - len(part)))
         outputs = jax.tree.map(np.asarray, program.compiled[0](values, key, constants))
         rows = range(len(part))
-        found += [{name: leaf[i] for name, leaf in outputs.items()} for i in rows]
-    return found
+        found += [{n: leaf[i : i + 1] for n, leaf in outputs.items()} for i in rows]
+    return found, time.perf_counter() - begin
+
+
+def _stacked(each: Sequence[dict[str, Any]]) -> dict[str, Array]:
+    """The numbers of all, of the types that each would have alone: weak ones."""
+    stack = lambda *own: jnp.stack([jnp.asarray(number) for number in own])
+    return jax.tree.map(stack, *each)
 
 
 def run_trials(

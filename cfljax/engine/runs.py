@@ -23,7 +23,7 @@ from cfljax.engine.checkpoints import (
     Data,
     Place,
     Progress,
-    Scheduled,
+    SharedSets,
     Trace,
     next_place,
     told_of,
@@ -148,14 +148,14 @@ def run(
 
     Raises:
       ValueError: if `num_rounds` is negative, or not the length of `data`'s leading
-        axis, or of `data_per_round` itself, with that; if a round has a set that does
-        not exist; if `rounds_between` does not divide it; if `truth`
-        stands beside an `observe` that is not the default; where `data`
-        are concrete, if they are not finite (padding included) or hold labels outside
-        the task's classes; if there are not so many `devices`, or they are asked for
-        inside of a transformation, as a `checkpoint`; if `first_round` is negative, or
-        not 0 without a `state`, or `state` is not of the structure, shapes and types
-        that `init` makes, the first leaf that differs is named. StoreError, a
+        axis, or of `data_per_round` itself, with that; if these are no integers, or
+        known not to be of sets that exist; if `rounds_between` does not divide it; if
+        `truth` stands beside an `observe` that is not the default; where `data` are
+        concrete, if they are not finite (padding included) or, being one set, hold
+        labels outside the task's classes; if there are not so many `devices`, or they
+        are asked for inside of a transformation, as a `checkpoint`; if `first_round` is
+        negative, or not 0 without a `state`, or `state` is not of the structure, shapes
+        and types that `init` makes, the first leaf that differs is named. StoreError, a
         ValueError: if the checkpoint belongs to another run, is damaged without an
         earlier one, or the disk refuses.
     """
@@ -173,12 +173,14 @@ def run(
             f"`first_round` must be 0 without a `state` to go on from, got"
             f" {first_round}."
         )
-    given, is_same = data, data_per_round is False
+    each = _sets_of_rounds(data, data_per_round, num_rounds)
+    given, is_same = data, isinstance(each, bool) and not each
     if is_same:
         algorithm.check(data)
     else:
-        given = _of_rounds(data, data_per_round, num_rounds)
         check_finite_rounds(data)
+    if not isinstance(each, bool):
+        given = SharedSets(data, jnp.asarray(each, jnp.int32))
     if truth is not None and observe is not usual_metrics:
         raise ValueError(
             "`truth` must be None beside an `observe` of your own, such as"
@@ -195,7 +197,7 @@ def run(
         (algorithm.init, algorithm.step, observer, tester, round_key),
         num_rounds,
         rounds_between,
-        data_per_round is True,
+        each is True,
     )
     seen_of = lambda trace: trace.rounds if test is None else trace
     start = None if state is None else (state, first_round)
@@ -219,7 +221,7 @@ def run(
         algorithm,
         key,
         given,
-        data_per_round=not is_same,
+        differs=not is_same,
         start=start,
         shapes=jax.eval_shape(program.compiled, key, given, held, None),
         num_rounds=num_rounds,
@@ -252,30 +254,33 @@ def _joined(rest: Any, held: list[Any]) -> Callable[..., PyTree]:
     return jax.tree.unflatten(rest, held) if is_tree else rest
 
 
-def _of_rounds(
-    data: ClientData,
-    data_per_round: bool | Int[Array | np.ndarray, " rounds"],
-    num_rounds: int,
-) -> Data:
-    """The data of so many rounds; ValueError if they are of another number, or ask for
-    a set that does not exist, where that is known."""
-    if isinstance(data_per_round, bool):
-        given, number = data, data.mask.shape[0]
-    else:
-        given = Scheduled(data, jnp.asarray(data_per_round, jnp.int32))
-        number = given.which.shape[0]
-    if number != max(num_rounds, 1):
-        raise ValueError(
-            f"`data` must hold {num_rounds} rounds, at least 1, got {number}."
-        )
-    if isinstance(given, Scheduled) and not is_traced(given.which):
-        which, last = np.asarray(given.which), data.mask.shape[0] - 1
-        if which.min() < 0 or which.max() > last:
+def _sets_of_rounds(
+    data: ClientData, data_per_round: Any, num_rounds: int
+) -> bool | Int[Array | np.ndarray, " rounds"]:
+    """Whether each round has its own set, or which one it has; ValueError where that is
+    of another number of rounds or, as far as it is known, of a set that does not
+    exist."""
+    if isinstance(data_per_round, bool | np.bool_):
+        number = data.mask.shape[0]
+        if data_per_round and (number != num_rounds or number < 1):
             raise ValueError(
-                f"`data_per_round` must be in [0, {last}], the sets of `data`, got"
-                f" {which.min()} to {which.max()}."
+                f"`data` must hold {num_rounds} rounds, at least 1, got {number}."
             )
-    return given
+        return bool(data_per_round)
+    is_known = not is_traced(data_per_round)
+    which = np.asarray(data_per_round) if is_known else data_per_round
+    if not jnp.issubdtype(which.dtype, np.integer) or which.shape != (num_rounds,):
+        raise ValueError(
+            f"`data_per_round` must be integers of {num_rounds} rounds, True or False,"
+            f" got {which.dtype}{list(which.shape)}."
+        )
+    last = data.mask.shape[0] - 1
+    if is_known and (which.size < 1 or which.min() < 0 or which.max() > last):
+        raise ValueError(
+            f"`data_per_round` must be of at least one round and in [0, {last}], the"
+            f" sets of `data`, got {which.tolist()}."
+        )
+    return which
 
 
 class _Program:
@@ -330,7 +335,7 @@ class _Program:
                 if saved is None and num_processes() > 1:
                     play = self.whole
                 key, held, start = _everywhere((key, held, start))
-                found = play(key, _shared_out(data), held, start)
+                found = play(key, _laid_out(data), held, start)
             return jax.tree.map(_at_home, found)
 
     def _in_segments(
@@ -413,7 +418,7 @@ def _program(
             return state, (seen, _joined(tester, held[1])(state))
 
         indices = first_round + jnp.arange(num_rounds)
-        which = data.which if isinstance(data, Scheduled) else None
+        which = data.which if isinstance(data, SharedSets) else None
         inputs = (indices, data if data_per_round else which)
         if tester is no_test:
             state, seen = jax.lax.scan(one_round, state, inputs)
@@ -457,12 +462,12 @@ def _of_round(data: Data, index: Any, data_per_round: bool) -> ClientData:
     """What clients have in one round, counted from the first of the data."""
     if data_per_round:
         return jax.tree.map(lambda leaf: leaf[index], data)
-    return _set_of(data, data.which[index] if isinstance(data, Scheduled) else None)
+    return _set_of(data, data.which[index] if isinstance(data, SharedSets) else None)
 
 
 def _set_of(data: Data, number: Any) -> ClientData:
     """One of several sets, or the only one."""
-    if isinstance(data, Scheduled):
+    if isinstance(data, SharedSets):
         return jax.tree.map(lambda leaf: leaf[number], data.sets)
     return data
 
@@ -478,11 +483,14 @@ def _strong(leaf: Array) -> Array:
     return leaf if is_key(leaf) else jnp.asarray(leaf, leaf.dtype)
 
 
-def _shared_out(data: Data) -> Data:
+def _laid_out(data: Data) -> Data:
     """The data on the devices of the mesh."""
-    if isinstance(data, Scheduled):
-        return Scheduled(_shared_out(data.sets), _everywhere(data.which))
-    return jax.tree.map(functools.partial(_placed, axis=data.mask.ndim - 2), data)
+    sets = data.sets if isinstance(data, SharedSets) else data
+    place = functools.partial(_placed, axis=sets.mask.ndim - 2)
+    sets = jax.tree.map(place, sets)
+    if isinstance(data, SharedSets):
+        return SharedSets(sets, _everywhere(data.which))
+    return sets
 
 
 def _placed(leaf: Array, axis: int) -> Array:

@@ -75,6 +75,7 @@ FATAL = (MemoryLimitError, OutputsError, StoreError)
 # What states may take on the disk with that of a trial that is done, which stays for
 # more rounds to be added. Those of trials under way stay however many there are.
 STATE_BYTES = 10 * 2**30
+AT_ONCE = 32  # Cells: few enough to lose little with a run that is killed.
 WAIT = 2.0  # Seconds from one look at what other runs hold to the next.
 
 
@@ -134,9 +135,10 @@ def sweep(
     compilation; the others are static.
 
     Any number of runs, on any machines that see the folder, may work on one store at
-    once. Each claims what it computes (a cell; if `joint`, a block of all cells that
-    share their data, or all their blocks with `enough`) by locks that die with their
-    process, see `claims`, and passes over what others hold. A run that is killed loses
+    once. Each claims what it computes (a cell, or as many as are computed at once; if
+    `joint`, a block of all cells that share their data, or all their blocks with
+    `enough`) by locks that die with their process, see `claims`, and passes over what
+    others hold. A run that is killed loses
     at most the blocks that it was computing.
 
     Cost: memory is that of one chunk, by XLA's own account, and of the results, twice.
@@ -149,14 +151,15 @@ def sweep(
         see `objects`.
       constants: arrays that all trials share. They are no part of what identifies a
         store: raise `grid.revision` when they change.
-      chunk: trials per compiled call, `BLOCK` at most; None for as many as fit.
+      chunk: trials per compiled call, `BLOCK` at most; None for as many as fit. Where
+        cells are computed at once, so many of them; None for 32, or as many as fit.
       memory: bytes that a compiled call may take; None for half of what is available.
       progress: whether to show a bar, where the standard error is a terminal.
       batching: "map" (one trial after the other, the default on a CPU, where one fills
         the cores) or "vmap" (all at once, the default on an accelerator). With "map"
         the chunk never changes a bit of the result; see `programs.compile_trials`.
         With "vmap" and one trial a cell, cells that differ in traced fields alone are
-        computed at once, on one device, as if they were `joint`.
+        computed at once, on one device, unless there is a rule, `enough`.
       devices: local devices that the trials of a chunk are spread over; None for one
         on a CPU, and all on an accelerator unless clients are spread over them.
       joint: instead of `simulate`, how to compute cells that share their random data
@@ -207,16 +210,16 @@ def sweep(
     if joint is None and not by_rounds:
         given |= {"batching": batching or _batching(), "devices": devices or _devices()}
         trial_devices(given["devices"])  # Raises if there are not so many.
-    whole = joint
-    if given["batching"] == "vmap" and grid.traced and grid.num_trials == 1:
-        assert simulate is not None  # As `_check_ways` has seen.
-        whole = _cells_at_once(grid, simulate, given)
+    at_once = 1
+    if given["batching"] == "vmap" and enough is None:
+        at_once = _most_at_once(grid, chunk)
+        given["devices"] = 1 if at_once > 1 else given["devices"]
     check_results(grid)
 
     def compute_of(work: "_Work | _Helper") -> Compute:
         key = jax.random.key(grid.seed, impl="threefry2x32")
-        if whole is not None:
-            compute = _jointly(grid, whole, key, constants, work)
+        if joint is not None:
+            compute = _jointly(grid, joint, key, constants, work)
         elif by_rounds:
             assert simulate is not None  # As `_check_ways` has seen.
             return _round_by_round(grid, simulate, key, constants, work)
@@ -224,6 +227,9 @@ def sweep(
             assert simulate is not None
             placed = jax.device_put(constants)
             compute = _one_by_one(grid, simulate, key, placed, work, given)
+            if at_once > 1:
+                own = (grid, simulate, key, placed, work, given)
+                compute = _at_once(*own, at_once, compute)
         return compute if num_processes() == 1 else _shared_out(compute, work)
 
     fill = lambda together: _fill(
@@ -233,7 +239,8 @@ def sweep(
         lambda work: together(compute_of(work)),
         given=given,
         progress=progress,
-        joint=whole,
+        joint=joint,
+        at_once=at_once,
         shard=shard,
         waits=waits,
         enough=enough,
@@ -254,6 +261,7 @@ def _fill(
     given: dict[str, Any],
     progress: bool,
     joint: Joint | None,
+    at_once: int,
     shard: tuple[int, int] | None,
     waits: bool,
     enough: Enough | None,
@@ -269,8 +277,15 @@ def _fill(
     if not np.any(is_open):
         _note_runs(store, states)
         return _labelled(grid, store, states)
-    pieces = _pieces(grid, cells, joint=joint, by_block=enough is None, shard=shard)
-    own = joint.simulate if simulate is None and joint is not None else simulate
+    pieces = _pieces(
+        grid,
+        cells,
+        joint=joint,
+        by_block=enough is None,
+        at_once=at_once,
+        shard=shard,
+    )
+    own = simulate if joint is None else joint.simulate
     assert own is not None  # As `_check_ways` has seen.
     code = describe(own)
     mine = [cell.index for piece in pieces for cell in piece.cells]
@@ -494,13 +509,24 @@ class _Origin(NamedTuple):
     accepted: str | None  # Why code of two kinds within a cell is harmless.
 
 
+def num_pieces(grid: Grid, *, by_rounds: bool = False, chunk: int | None = None) -> int:
+    """Pieces of work that a sweep deals out on this machine, cells or as many as are
+    computed at once, none of them `joint`; arguments as of `sweep`."""
+    is_plain = by_rounds or _batching() == "map"
+    at_once = 1 if is_plain else _most_at_once(grid, chunk)
+    cut = {"joint": None, "by_block": True, "at_once": at_once, "shard": None}
+    return len(_pieces(grid, grid.cells(), **cut))
+
+
 class _Piece(NamedTuple):
     """What one run claims, computes and stores at a time: of a group that shares a
-    compilation one cell; of one that shares random data, if joint, all."""
+    compilation one cell, or as many as are computed at once; of one that shares random
+    data, if joint, all, and what any of them lacks of all."""
 
     group: int
     cells: tuple[Cell, ...]
     blocks: range
+    is_joint: bool
 
 
 def _pieces(
@@ -509,6 +535,7 @@ def _pieces(
     *,
     joint: Joint | None,
     by_block: bool,
+    at_once: int,
     shard: tuple[int, int] | None,
 ) -> list[_Piece]:
     """A grid cut in the same way for every run that asks the same; blocks of a joint
@@ -521,12 +548,12 @@ def _pieces(
     pieces = []
     for group, members in enumerate(groups.values()):
         if joint is None:
-            pieces += [_Piece(group, (cell,), every) for cell in members]
-        elif by_block:
-            own = tuple(members)
-            pieces += [_Piece(group, own, range(block, block + 1)) for block in every]
+            firsts = range(0, len(members), at_once)
+            some = [tuple(members[first : first + at_once]) for first in firsts]
+            pieces += [_Piece(group, own, every, False) for own in some]
         else:
-            pieces.append(_Piece(group, tuple(members), every))
+            parts = [range(b, b + 1) for b in every] if by_block else [every]
+            pieces += [_Piece(group, tuple(members), own, True) for own in parts]
     return pieces if shard is None else pieces[shard[0] - 1 :: shard[1]]
 
 
@@ -658,10 +685,13 @@ class _Work:
     ) -> dict[Block, Outputs] | None:
         """Compute a block of some cells, and store it of those that lack it; what was
         stored, or None if the computation raised, which is recorded."""
-        blocks = [(*cell.index, number) for cell in cells]
-        held = [self._store.num_trials(block) for block in blocks]
         whole = self._grid.block(number)
         size = whole.stop - whole.start
+        if not piece.is_joint:
+            has = lambda cell: self._store.num_trials((*cell.index, number))
+            cells = [cell for cell in cells if has(cell) < size]
+        blocks = [(*cell.index, number) for cell in cells]
+        held = [self._store.num_trials(block) for block in blocks]
         lacking = [b for b, n in zip(blocks, held, strict=True) if n < size]
         if not lacking:
             return {}
@@ -673,6 +703,10 @@ class _Work:
         except FATAL:
             raise
         except Exception as error:
+            if len(cells) > 1 and not piece.is_joint:  # One of them, perhaps.
+                alone = [self._attempt(piece, [c], number, compute) for c in cells]
+                stored = [own for own in alone if own is not None]
+                return {index: own for each in stored for index, own in each.items()}
             for cell in cells:
                 self._fail(piece, cell, error)
             return None
@@ -880,6 +914,57 @@ def _one_by_one(
     return compute
 
 
+def _most_at_once(grid: Grid, chunk: int | None) -> int:
+    """Most cells that are computed at once, if trials of a cell can be: those that
+    differ in traced fields alone, where a cell has but one trial."""
+    if grid.num_trials > 1 or not grid.traced:
+        return 1
+    return AT_ONCE if chunk is None else chunk
+
+
+def _at_once(
+    grid: Grid,
+    simulate: Simulate,
+    key: PRNGKeyArray,
+    constants: PyTree,
+    work: _Work | _Helper,
+    given: dict[str, Any],
+    at_once: int,
+    one_by_one: Compute,
+) -> Compute:
+    """The only trial of several cells at once, compiled once for each group; remembers
+    the last group. A cell that is alone is computed as if there were no others."""
+    last: tuple[int, Program | Exception] | None = None
+    memory = {name: given[name] for name in ("chunk", "memory")}
+
+    def compute(
+        group: int, cells: Sequence[Block], trials: slice
+    ) -> tuple[Sequence[Outputs], float]:
+        nonlocal last
+        if len(cells) == 1:
+            return one_by_one(group, cells, trials)
+        own = [grid.cell(place).trial for place in cells]
+        trial_key = jax.random.fold_in(key, trials.start)
+        if last is None or last[0] != group:
+            last = None  # Two programs must not be alive at once.
+            compile_chunk = lambda size: compile_cells(
+                simulate, own[0], trial_key, constants, chunk=size, traced=grid.traced
+            )
+            try:
+                last = group, fit_chunk(compile_chunk, block=at_once, **memory)
+            except Exception as error:
+                last = group, error
+        _, program = last
+        if isinstance(program, Exception):  # For all cells of a group.
+            raise program
+        work.accept(program.outputs)
+        outputs, seconds = run_cells(program, own, trial_key, constants)
+        work.advance(len(cells))
+        return outputs, seconds
+
+    return compute
+
+
 def _round_by_round(
     grid: Grid,
     simulate: Simulate,
@@ -930,34 +1015,6 @@ def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:
 def _stack(trials: Sequence[Outputs]) -> Outputs:
     """Outputs `[trials, ...]` of several trials."""
     return {name: np.stack([own[name] for own in trials]) for name in trials[0]}
-
-
-def _cells_at_once(grid: Grid, simulate: Simulate, given: dict[str, Any]) -> Joint:
-    """How to compute cells at once that differ in traced fields alone; remembers the
-    last program."""
-    memory = {name: given[name] for name in ("chunk", "memory")}
-    last: tuple[Hashable, Program, PyTree] | None = None
-
-    def all_of(
-        trials: Sequence[Any], key: PRNGKeyArray, constants: PyTree
-    ) -> Sequence[Outputs]:
-        nonlocal last
-        kind = grid.static(trials[0]), len(trials)
-        if last is None or last[0] != kind:
-            last = None  # Two programs must not be alive at once.
-            own = jax.device_put(constants)
-            program = fit_chunk(
-                lambda size: compile_cells(
-                    simulate, trials[0], key, own, chunk=size, traced=grid.traced
-                ),
-                block=len(trials),
-                **memory,
-            )
-            last = kind, program, own
-        _, program, own = last
-        return run_cells(program, trials, key, own)
-
-    return Joint(all_of, grid.static)
 
 
 def _jointly(
