@@ -238,7 +238,9 @@ def several_steps():
 
 def case(name, index, *, is_slow=False):
     label = "-".join(map(str, CHANGES[name][index])) or "default"
-    marks = pytest.mark.slow if is_slow or (index and name != "ifca") else ()
+    marks = () if name in TRIED else pytest.mark.long
+    if is_slow or (index and name != "ifca"):
+        marks = pytest.mark.slow
     return pytest.param(name, index, id=f"{name}-{label}", marks=marks)
 
 

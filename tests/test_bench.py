@@ -42,12 +42,14 @@ from experiments.bench.work import Work, in_torch_layout
 from experiments.ifca.fig3_trial import simulate
 from experiments.options import Options
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 # Clustering and thresholding
 
 SMALL = clustering.Config(num_clients=30, num_clusters=3, num_restarts=2, repeats=1)
 
 
-@pytest.mark.long
 def test_both_find_the_clusters_of_models_near_their_truths(tmp_path):
     summary = clustering.main(SMALL, Options(out=tmp_path))
     near, far = summary["rows"][:2], summary["rows"][2:]
@@ -394,7 +396,6 @@ def test_pytorch_does_the_same_work(work):
     assert distance(fewer["PyTorch, loop"](), expected) > 1e-4
 
 
-@pytest.mark.long
 def test_chunks_give_the_same_loss_matrix():
     jobs = neural_jobs.losses(MLP, (2,))
     matrices = [np.asarray(job()) for job in jobs.values()]
@@ -570,7 +571,6 @@ def test_the_flag_chooses_the_benchmark(monkeypatch, tmp_path):
     assert neural.preset("quick").algorithms == ""
 
 
-@pytest.mark.long
 def test_runs_that_are_saved_are_whole_runs(monkeypatch, tmp_path):
     """None goes on from another one's file: each saves what it says it does."""
     saved = []
@@ -656,7 +656,6 @@ def models_of(work, found):
 slow = pytest.mark.slow
 
 
-@pytest.mark.long
 @tolerates_fedjax
 @pytest.mark.parametrize(
     "name",

@@ -19,6 +19,9 @@ from experiments.compare import arms, own, rows, study
 from experiments.options import Options
 from experiments.study import round_key_of
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 MODULE = """
 import cfljax as cfl
 
@@ -101,7 +104,6 @@ def compared(tmp_path_factory):
 # --- Against itself.
 
 
-@pytest.mark.long
 def test_the_command_compares_on_the_users_own(compared):
     summary, out = compared
     (row,) = summary["rows"]
@@ -170,7 +172,6 @@ def test_changed_data_or_code_are_another_setting(compared, folder, monkeypatch)
     assert left() == 2
 
 
-@pytest.mark.long
 def test_samples_are_dealt_out_anew_for_each_seed():
     """Each is used once, and a seed's are the same however many there are."""
     brought = own.load(config())
@@ -202,7 +203,6 @@ def test_samples_are_dealt_out_anew_for_each_seed():
 # --- Against equations: by the library's own functions.
 
 
-@pytest.mark.long
 def test_a_run_is_that_of_the_library():
     """Of clients of which nobody knows the clusters, on the usual model."""
     how = config("mine.npz", task=None, num_hidden=3, num_rounds=2, num_trials=2)

@@ -17,6 +17,9 @@ from PIL import Image
 from cfljax.data import images, load_images
 from cfljax.data.images import CLASS_COUNTS, FILES
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 SHAPES = {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3)}
 
 
@@ -40,7 +43,6 @@ def original(name: str, folder: pathlib.Path) -> images.Images:
     return load_images(name, folder=folder)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_original_files_against_reference(name, real_data):
     images = original(name, real_data)
@@ -51,7 +53,6 @@ def test_original_files_against_reference(name, real_data):
     assert "original files" in images.source
 
 
-@pytest.mark.long
 def test_pixels_are_those_of_the_files(real_data):
     """Facts known of the sets: first labels, first pixels, orientation, channels."""
     mnist = original("mnist", real_data)
@@ -74,7 +75,6 @@ def test_environment_names_the_folder_and_the_argument_overrides(
     assert message.startswith("No data of `mnist` in ")
 
 
-@pytest.mark.long
 def test_repacked_files_directly_in_the_folder_are_accepted(real_data, tmp_path):
     """As in Debian's package: the same content in another gzip wrapper."""
     for file in FILES["fashion_mnist"]:
@@ -233,7 +233,6 @@ def small_sets(monkeypatch):
         monkeypatch.setitem(CLASS_COUNTS, name, (NUM_TRAIN // 10,) * 10)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_sets")
 @pytest.mark.parametrize(("name", "channels"), [("mnist", 1), ("cifar10", 3)])
 def test_prepared_set_against_what_was_written(name, channels, tmp_path):

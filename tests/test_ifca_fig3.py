@@ -23,6 +23,9 @@ from experiments.ifca.fig3_figures import DATA, FRESH, draw_curves
 from experiments.ifca.fig3_outcome import outcome
 from experiments.options import Options
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 TRIAL = trial_of_fig3()
 
 
@@ -404,7 +407,6 @@ def table(results):
     return fig3_table.rows(results, TWO_RESTARTS, **known)
 
 
-@pytest.mark.long
 def test_cells_stop_at_the_first_block_that_is_precise(tmp_path):
     results = sweep_precisely(tmp_path / "whole")
     found = table(results)
@@ -431,7 +433,6 @@ def test_two_workers_find_the_same_table(tmp_path):
     assert str(found[0]) == str(found[1])
 
 
-@pytest.mark.long
 def test_another_criterion_moves_both_curves_and_finds_nothing_of_the_first(
     tmp_path, monkeypatch, refuse_work
 ):
@@ -525,26 +526,22 @@ def on_one_fold():
     return np.asarray(jax.jit(jax.vmap(run))(keys()))
 
 
-@pytest.mark.long
 def test_law_and_fresh_data_succeed_equally_often():
     law, data = by_law(), on_separate_folds()
     assert 0.2 < np.mean(data <= THRESHOLD) < 0.8  # Or any law would do.
     assert not differ(law, data)
 
 
-@pytest.mark.long
 def test_a_wrong_step_size_is_noticed():
     """Control: the law of half the step."""
     assert differ(by_law(STEP / 2), on_separate_folds())
 
 
-@pytest.mark.long
 def test_choosing_on_the_gradients_samples_is_noticed():
     """Control: it is another law where samples are few, see the module's docstring."""
     assert differ(by_law(), on_one_fold())
 
 
-@pytest.mark.long
 def test_a_resampled_trials_law_has_the_samples_of_one_use():
     folds = dataclasses.replace(LAW, resample=True, num_samples=2 * ROUNDS * SAMPLES)
     found = fig3_law.distances(folds, np.array([STEP]), num_trials=5, seed=0)
@@ -597,13 +594,11 @@ def first_trial(seed):
     return fig3_law.distances(trial, np.array(STEPS), num_trials=1, seed=seed)
 
 
-@pytest.mark.long
 def test_a_trial_is_the_same_however_many_others_there_are(found):
     np.testing.assert_allclose(found[0][:1], first_trial(0), rtol=1e-12)
     assert not np.array_equal(found[0][0], found[0][1])
 
 
-@pytest.mark.long
 def test_another_seed_gives_other_runs(found):
     assert not np.any(first_trial(1)[:, :, 0] == found[0][:1, :, 0])
 

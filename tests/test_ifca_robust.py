@@ -26,6 +26,9 @@ from cfljax.federated.training import LocalState
 from cfljax.losses import squared_error
 from cfljax.models import linear
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 CLIENTS, CLUSTERS, SAMPLES, FEATURES, STEP, STEPS = 7, 2, 5, 3, 0.1, 3
 TRUTH = np.array([0, 0, 0, 0, 1, 1, 1])
 KEPT = np.array([5, 3, 5, 4, 5, 5, 2])  # Real samples of each client.
@@ -148,7 +151,6 @@ close = functools.partial(by_hand.close, rtol=1e-5, atol=1e-5)
 # Against equations: robust means
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "rule", "normalise"),
     [
@@ -177,7 +179,6 @@ def test_robust_round_by_hand(option, rule, normalise):
         assert np.abs(scaled - expected).max() > 1e-3
 
 
-@pytest.mark.long
 def test_released_divisors():
     """The mean divides by m, the median by the members: k steps of another length."""
     moves = {}
@@ -194,7 +195,6 @@ def test_released_divisors():
         close(moves["median", "all"][j], share * moves["median", "cluster"][j])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_chunks_and_orders_change_nothing(option):
     loud = threat(build("sign_flip"), byzantine(0, 5))
@@ -244,7 +244,6 @@ def test_nobody_byzantine_is_the_plain_round(option):
     assert attacked.local_state.round == 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_one_client_moves_the_mean_and_hardly_the_median(option):
     lie = np.full(FEATURES, 1000.0)
@@ -283,7 +282,6 @@ def test_messages_from_three_times_the_model(option):
     assert np.abs(expected - round_by_hand(option, BY_HAND["mean"])).max() > 0.1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_an_empty_cluster_keeps_its_model_bit_for_bit(option):
     """It steals nobody's gradient; all others train the other one."""
@@ -415,7 +413,6 @@ LIES = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "normalise", "rule", "lie"),
     [
@@ -444,7 +441,6 @@ def test_common_leaves_are_the_mean_of_everybody(option, normalise, rule, lie):
     assert np.abs(alone - body).max() > 1e-3
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("aggregate", [None, median()])
 @pytest.mark.parametrize("option", ["gradient", "model"])
 def test_a_round_of_nobody_leaves_everything(option, aggregate):

@@ -37,6 +37,9 @@ from experiments.jobs import Job
 from experiments.options import Options
 from experiments.registry import EXPERIMENTS
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 SWEEPS = importlib.import_module("cfljax.engine.sweeps")
 checkpoints = importlib.import_module("cfljax.engine.checkpoints")
 
@@ -148,7 +151,6 @@ def cut_after(monkeypatch, rounds: int) -> None:
 # Against files that are read back: what jobs log
 
 
-@pytest.mark.long
 def test_jobs_are_logged_by_what_differs_among_and_within_them(tmp_path):
     own = options(tmp_path)
     other = job(num_rounds=2, seeds=1)
@@ -202,7 +204,6 @@ def test_the_command_knows_all_kinds_of_logs():
 # Against itself: how a run is cut, lengthened or shared does not matter
 
 
-@pytest.mark.long
 def test_run_that_was_cut_goes_on_to_the_same_bits(tmp_path, monkeypatch, segments):
     whole = jobs.run(options(tmp_path / "whole"), job())
     segments.clear()
@@ -215,7 +216,6 @@ def test_run_that_was_cut_goes_on_to_the_same_bits(tmp_path, monkeypatch, segmen
     assert found.identical(whole) and len(segments) == 2 + 2 * 4
 
 
-@pytest.mark.long
 def test_rounds_are_added_behind_those_that_are_there(tmp_path, segments):
     jobs.run(options(tmp_path), job(num_rounds=2))
     segments.clear()
@@ -228,7 +228,6 @@ def test_rounds_are_added_behind_those_that_are_there(tmp_path, segments):
     np.testing.assert_array_equal(short["loss"], fresh["loss"][..., :3])
 
 
-@pytest.mark.long
 def test_traced_trials_give_the_same(tmp_path):
     own = job()
     found = jobs.run(options(tmp_path / "rounds"), own)
@@ -238,7 +237,6 @@ def test_traced_trials_give_the_same(tmp_path):
     np.testing.assert_allclose(found["loss"], traced["loss"], rtol=1e-5)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["newest", "both"])
 def test_damaged_states_lose_no_more_than_they_held(
     tmp_path, monkeypatch, segments, caplog, kind
@@ -267,7 +265,6 @@ def core_seconds(folder: pathlib.Path) -> list[float]:
     return [own.about["core_seconds"] for own in sorted(blocks, key=key)]
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("segments")
 def test_what_a_run_had_cost_counts_when_it_goes_on(tmp_path, monkeypatch):
     """Rounds that another process had played, and those that are added."""
@@ -315,7 +312,6 @@ def states(folder: pathlib.Path) -> set[str]:
     return {file.name for file in (folder / "store" / "states").glob("*.npz")}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("what", ["code", "revision"])
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_other_code_takes_up_no_state_and_replaces_it(
@@ -401,7 +397,6 @@ def test_shares_are_even_over_small_jobs(tmp_path):
     assert found["open_blocks"] == 2 and len(begun) == 2
 
 
-@pytest.mark.long
 def test_what_is_done_is_not_prepared_again(tmp_path):
     drawn: list[str] = []
     both = [
@@ -441,7 +436,6 @@ def both_jobs(folder: pathlib.Path, seeds: int = 2, simulate: Any = simulate) ->
     return [first, later._replace(constants=scale, stand_in=stand_in, name="later")]
 
 
-@pytest.mark.long
 def test_workers_share_a_job_that_needs_another(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     for own in both_jobs(one):
@@ -603,7 +597,6 @@ def drawn_once(monkeypatch):
         monkeypatch.setattr(f"{module}.{name}", one)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("read_once", "drawn_once")
 @pytest.mark.parametrize("name", LONG)
 def test_every_paper_preset_can_be_planned_on_real_data(tmp_path, real_data, name):
@@ -640,7 +633,6 @@ def test_preset_beyond_the_samples_cannot_be_planned(tmp_path, real_data):
 # Against misuse
 
 
-@pytest.mark.long
 @jax.numpy_dtype_promotion("standard")  # Optax's Adam: a float to an integer's power.
 def test_commands_share_and_plan(tmp_path, capsys):
     flags = ["clove.table17", "--methods", "local", "--num-rounds", "5"]

@@ -10,6 +10,9 @@ import scipy.special
 
 from cfljax import law
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 # Against raw data
 
 # Two-sample tests in twelve configurations: 2, 3 and 5 clusters, balanced and not, on
@@ -168,7 +171,6 @@ def differences(one, two):
 DEFAULT = ("two, frame", "two, frame, unbalanced", "two, frame, one sample")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -184,7 +186,6 @@ def test_law_and_data_agree(name):
     assert distance <= 1 and moments <= 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["two, frame", pytest.param("three, frame, unbalanced", marks=pytest.mark.slow)],
@@ -239,7 +240,6 @@ def run(population, start, **changes):
     return law.simulate(KEY, population, start, **values)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("num_clusters", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_trial_does_not_depend_on_how_many_others_run(num_clusters):
     population, start = setting(num_clusters, num_clusters)
@@ -256,7 +256,6 @@ def test_a_trial_does_not_depend_on_how_many_others_run(num_clusters):
     assert not np.array_equal(many.models[0], many.models[1])
 
 
-@pytest.mark.long
 def test_the_callers_precision_does_not_matter():
     population, start = setting()
     usual = run(population, start)
@@ -265,7 +264,6 @@ def test_the_callers_precision_does_not_matter():
     assert usual.models.dtype == usual.counts.dtype == np.float64
 
 
-@pytest.mark.long
 @SHAPES
 def test_every_client_chooses_exactly_one_model(num_clusters, num_models):
     population, start = setting(num_clusters, num_models)
@@ -338,7 +336,6 @@ def test_participants_are_those_of_the_round():
     np.testing.assert_allclose(trace.models[:, 3], trace.models[:, 2], atol=1e-15)
 
 
-@pytest.mark.long
 def test_a_fixed_assignment_stays():
     population, start = setting()
     fixed = np.array([[6.0, 0.0], [4.0, 0.0]])
@@ -377,7 +374,6 @@ def test_divergence_is_recorded():
     assert not np.any(np.isfinite(trace.models[:, -1]))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "num_clusters, num_models",
     [*(pytest.param(*k, marks=pytest.mark.slow) for k in ((2, 3), (3, 2))), (2, 1)],

@@ -33,6 +33,9 @@ from experiments.ledger.write import write
 from experiments.published import published
 from experiments.registry import EXPERIMENTS
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 FEDAVG = "clove / Table 1 / MNIST / Label skew 1 / FedAvg / test accuracy %"
 IFCA = "clove / Table {} / MNIST / Label skew 1 / IFCA / {}"
 
@@ -91,7 +94,6 @@ def ledger(*folders) -> dict[str, dict[str, Any]]:
 # Against equations: what a made-up store says of the published numbers.
 
 
-@pytest.mark.long
 def test_the_published_numbers_in_the_papers_size_agree(tmp_path):
     put_clove(tmp_path, clove_trial(), 87.4, 87.4, 87.4)
     row = ledger(tmp_path)[FEDAVG]
@@ -105,7 +107,6 @@ def test_the_published_numbers_in_the_papers_size_agree(tmp_path):
     )
 
 
-@pytest.mark.long
 def test_ten_rounds_are_reduced_and_one_seed_has_no_spread(tmp_path):
     short = clove_trial(num_rounds=10)
     put_clove(tmp_path / "short", short, 87.4, 87.4, 87.4)
@@ -141,7 +142,6 @@ def test_seeds_from_before_a_field_that_means_nothing_here_count_too(tmp_path):
     assert len(stores.runs([other, *others], papers.KINDS)) == 2
 
 
-@pytest.mark.long
 def test_other_numbers_differ_and_a_listed_cause_is_named(tmp_path, monkeypatch):
     put_clove(tmp_path, clove_trial(), 80, 80, 80)
     row = ledger(tmp_path)[FEDAVG]
@@ -198,7 +198,6 @@ def test_public_code_that_has_the_number_is_the_cause(tmp_path):
         assert rows[other]["verdict"] == "differs (open)"
 
 
-@pytest.mark.long
 def test_the_papers_size_comes_first_and_nothing_is_mixed(tmp_path):
     put_clove(tmp_path, clove_trial(), 87.4)
     put_clove(tmp_path, clove_trial(num_rounds=10), *5 * [50.0])
@@ -239,7 +238,6 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.long
 def test_a_store_of_another_revision_or_of_no_trial_is_stale(tmp_path):
     old = study.REVISION + 1
     put_clove(tmp_path / "old", clove_trial(), *3 * [87.4], revision=old)
@@ -349,7 +347,6 @@ def as_typed(command):
     return configure(parse(PROGRAM, words[3:]))
 
 
-@pytest.mark.long
 def test_commands_are_the_plans():
     first = {(n.paper, n.item, n.dataset, n.algorithm[:5]): n for n in published()}
     for number in list(first.values())[::3]:
@@ -375,7 +372,6 @@ def lines(file) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.mark.long
 def test_each_worker_of_the_campaign_has_its_share_of_every_command(tmp_path):
     assert campaign(tmp_path, ":").wait(60) == 0
     own = {}
@@ -471,7 +467,6 @@ def test_damaged_files_are_counted_and_skipped(tmp_path, capsys):
     assert rows[FEDAVG]["command"] in page
 
 
-@pytest.mark.long
 def test_nothing_is_needed_and_json_is_one_document(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["ledger", "--json"]) == 0

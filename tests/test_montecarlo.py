@@ -34,6 +34,9 @@ from cfljax.montecarlo.lookahead import Lookahead
 from cfljax.montecarlo.partitions import Partitions
 from cfljax.montecarlo.state import Runs
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 # Runs twice: round by round on all samples, and by the exact Monte-Carlo
 
 ROUNDS, STARTS, NOISE = 60, 4, 0.3
@@ -214,7 +217,6 @@ def distances(case: Case, models: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.long
 def test_stable_runs_end_where_they_would(case):
     assert np.mean(clear(case.losses[STABLE])) > 0.9
     ours, theirs = case.ends.models[STABLE], case.models[STABLE]
@@ -296,7 +298,6 @@ def test_the_number_of_columns_changes_nothing(usual, columns):
     assert np.all(other.is_done)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("by_client", [False, True])
 def test_errors_of_models_that_stayed_are_theirs(usual, monkeypatch, by_client):
     """All runs, for as long as rounding stays small; no rounds as of few runs."""
@@ -327,7 +328,6 @@ def test_groups_need_not_be_the_true_clusters(usual, grouping):
     assert np.all(apart(usual, other.models, usual.ends.models[STABLE]) < 1e-4)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("is_alone", [False, True])
 @pytest.mark.parametrize("normalise", ["all", "cluster"])
 @pytest.mark.parametrize("what", ["inputs", "targets"])
@@ -482,7 +482,6 @@ def dissenters(monkeypatch):
     return found
 
 
-@pytest.mark.long
 def test_stable_runs_by_group_end_where_they_would(by_group, dissenters):
     ends = in_short(by_group.problem, by_group.step_sizes)
     assert np.all(apart(by_group, by_group.models[STABLE], ends.models[STABLE]) < 1e-4)
@@ -492,7 +491,6 @@ def test_stable_runs_by_group_end_where_they_would(by_group, dissenters):
     assert np.max(numbers) <= len(by_group.problem.clusters) / 2
 
 
-@pytest.mark.long
 def test_rounds_are_those_of_all_samples(by_group, dissenters):
     """All runs, unstable ones for as long as rounding stays small."""
     expected = np.swapaxes(by_group.losses[:, 20], 1, 2)
@@ -501,7 +499,6 @@ def test_rounds_are_those_of_all_samples(by_group, dissenters):
     assert np.any(np.concatenate(dissenters) > 0)
 
 
-@pytest.mark.long
 def test_control_clients_that_stay_with_their_group_are_noticed(by_group, monkeypatch):
     """In stable runs and in others."""
     rows = group_gradients._rows
@@ -516,7 +513,6 @@ def test_control_clients_that_stay_with_their_group_are_noticed(by_group, monkey
     assert not np.allclose(early, expected, rtol=1e-2)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("is_spoiled", [False, True])
 def test_coming_rounds_are_guessed_by_group(by_group, monkeypatch, is_spoiled):
     """After a round in which some dissented; those that come true are kept."""
@@ -595,7 +591,6 @@ def many():
     return problem, steps, *full_runs(problem, steps)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("most", [8, 1000])
 def test_matrices_in_use_are_no_more_than_there_is_room_for(many, most, monkeypatch):
     """Runs without room for theirs go on on the samples, and end where they would."""

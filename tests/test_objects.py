@@ -40,6 +40,9 @@ from cfljax.engine.objects import Leases, Objects
 from cfljax.engine.store import Store
 from experiments.__main__ import main
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 GRID = plain_grid(axes={"separation": (0.5, 1.0)}, num_trials=13)  # Four blocks.
 NUMBERS = iter(range(1000))
 SLOWLY = "empty", "flipped", "gone"  # What is as good as missing in the same way.
@@ -352,7 +355,6 @@ def test_a_write_whose_answer_was_lost_counts_once(server, url, local, monkeypat
     assert run["blocks"] == 4
 
 
-@pytest.mark.long
 def test_a_write_whose_connection_broke_is_tried_again(server, url, local, monkeypatch):
     """The library leaves that to us, as the write may have been done."""
     broken: list[str] = []
@@ -445,7 +447,6 @@ def test_no_server_is_told_in_a_line(url, monkeypatch, capsys):
     assert "no server answers at http://127.0.0.1:9" in said and said.count("\n") == 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_a_server_that_goes_away(url, local, monkeypatch, anew, comes_back):
     monkeypatch.setattr(objects, "PATIENCE", 30.0 if comes_back else 0.5)

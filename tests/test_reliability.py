@@ -46,6 +46,9 @@ from experiments.ifca import fig3, fig3_trial
 from experiments.ifca.fig3_trial import DIMS, successful, thresholds
 from experiments.options import Options
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 # A sweep with an array of each kind, and a panel whose trials cost nothing
 
 # Four cells of two blocks, with an array of each kind.
@@ -154,7 +157,6 @@ def path(tmp_path: pathlib.Path, finished_sweep: pathlib.Path) -> pathlib.Path:
     return tmp_path / "s"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["truncated", "empty", "flipped", "missing"])
 def test_damaged_block_is_made_again_and_no_other(path, sweep_results, kind):
     before, file = contents(path), block_file(path, GRID, 1, 0, 1)
@@ -320,7 +322,6 @@ def test_command_on_a_read_only_folder_is_one_line(locked, panel, command):
 # Against failures: clocks, hosts and neighbours
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "flags",
     [
@@ -429,7 +430,6 @@ def test_shards_of_different_counts_share_a_store(tmp_path, sweep_results):
     assert finish(path).identical(sweep_results)
 
 
-@pytest.mark.long
 def test_shards_of_different_counts_at_once(tmp_path, sweep_results):
     """1/2 and 1/3 begin with the same unit: one of them takes it."""
     path, calls, failures = tmp_path / "s", Calls(threading.Barrier(2)), []
@@ -587,7 +587,6 @@ def converged(dtype: Any, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: np.asarray(values) for name, values in found.items()}
 
 
-@pytest.mark.long
 def test_single_precision_decides_as_double_does():
     single = converged(jnp.float32)
     with double_precision():

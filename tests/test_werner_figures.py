@@ -20,6 +20,9 @@ from experiments.study import Study
 from experiments.werner import fig1, fig2, fig3, fig3_trial, fig4
 from experiments.werner.synthetic import curvatures, shifted_linear
 
+# Whole programs: half a second or more each, on a fresh machine.
+pytestmark = pytest.mark.long
+
 NAN = float("nan")
 
 # Figure 1: where the methods end, and which radii escape
@@ -125,7 +128,6 @@ def test_radii_of_the_second_example(tmp_path):
     assert (window["least"], window["largest"]) == (0.0, 1.9999)
 
 
-@pytest.mark.long
 def test_single_samples_never_bring_partners_together(tmp_path):
     table = clustered(tmp_path, "bipartition")
     own = [row for row in fig1.windows(table) if row["example"] == "bipartition"]
@@ -417,7 +419,6 @@ def test_momentum_by_hand():
         np.testing.assert_array_equal(state.models, state.state.models)
 
 
-@pytest.mark.long
 def test_models_and_starts():
     key, places = jax.random.key(0), list(fig3_trial.SCENES)
 
@@ -443,7 +444,6 @@ def test_models_and_starts():
     np.testing.assert_allclose(mean, [np.mean(start("local", "normal"), 0)], rtol=1e-5)
 
 
-@pytest.mark.long
 def test_radius_0_is_training_alone_and_the_limit_is_one_of_stability(tmp_path):
     sizes = {"num_clusters": 2, "num_members": 2, "num_samples": 2, "num_features": 3}
     sizes |= {"num_rounds": 200, "rounds_between": 100, "num_clipping_rounds": 2}
@@ -487,7 +487,6 @@ def test_centres_contract_by_the_share_of_a_cluster():
     assert np.abs(fewer[:10] / fewer[0] - 0.75 ** np.arange(10)).max() > 10 * bound
 
 
-@pytest.mark.long
 def test_starts_share_truth_and_reach_their_clusters():
     member, near, origin = (run_from(start) for start in ("member", "near", "origin"))
     assert member["separation"] == near["separation"] == origin["separation"] > 1
