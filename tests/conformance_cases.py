@@ -26,8 +26,8 @@ CLIENTS, CLUSTERS, SAMPLES, FEATURES, CLASSES = 6, 2, 8, 5, 3
 HIDDEN = 4  # Features of a prototype.
 NAMES = sorted(REGISTRY)
 
-# Whose changed arguments are tried in the default run. The others train by the rounds
-# of these, and have tests of their own.
+# Who is tried in the default run. The others train by the rounds of these, and have
+# tests of their own: what all must keep to is tried of them in the long one.
 TRIED = ("clove", "federated_clustering", "fedavg", "ifca", "momentum_clustering")
 
 SIZES = Sizes(num_clients=CLIENTS, num_clusters=CLUSTERS)
@@ -245,6 +245,7 @@ def case(name, index, *, is_slow=False):
 
 
 CASES = [case(*pair) for pair in PAIRS]
+EACH = [n if n in TRIED else pytest.param(n, marks=pytest.mark.long) for n in NAMES]
 SWEPT = [n if n in TRIED else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 LONGER = list(several_steps())
 UNHALVED = [

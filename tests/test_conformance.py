@@ -18,9 +18,9 @@ from conformance_cases import (
     CLIENTS,
     CLUSTERS,
     DRAWS_TO_JOIN,
+    EACH,
     EAGER,
     LONGER,
-    NAMES,
     PAIRS,
     SAMPLES,
     SWEPT,
@@ -103,7 +103,7 @@ def test_jit_against_itself_eager(name, index):
     close(step(jax.random.key(1), start(name, index), data), first_round(name, index))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_second_call_does_not_recompile(name):
     step, (data, _) = compiled(name, 0).step, problem(name)
     state, _ = step(jax.random.key(1), start(name, 0), data)
@@ -137,7 +137,7 @@ def test_step_size_may_be_swept(name):
     close(jax.tree.map(lambda leaf: np.asarray(leaf)[1], swept), alone)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_client_permutation_equivariance(name):
     data, truth = problem(name)
     move = functools.partial(shuffled, order=np.array([3, 0, 5, 1, 4, 2]))
@@ -149,7 +149,7 @@ def test_client_permutation_equivariance(name):
     close(unlabelled(name, found), move(unlabelled(name, first_round(name, 0))))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_bytes_are_those_of_whole_models(name):
     state, _ = first_round(name, 0)
     _, info = compiled(name, 0).step(jax.random.key(2), state, problem(name)[0])
@@ -157,7 +157,7 @@ def test_bytes_are_those_of_whole_models(name):
     np.testing.assert_array_equal(info.sent, np.full(CLIENTS, sent(name)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_newcomers_join_whoever_joins_beside_them(name):
     """More clients than took part, none of whose answers hangs on the others."""
     data, truth = problem(name)
@@ -188,7 +188,7 @@ def test_newcomers_join_whoever_joins_beside_them(name):
         assert not np.allclose(moved, together, rtol=1e-3), "who joins must matter"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_what_padding_holds_changes_nothing(name):
     data, _ = problem(name)
     init, step, *_ = compiled(name, 0)
@@ -254,7 +254,7 @@ def test_ignoring_the_mask_is_noticed():
         close(after, first_round("ifca", 0)[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_a_client_whose_loss_overflows_spoils_no_other(name):
     data, _ = problem(name)
     lost = np.arange(CLIENTS) == 2
@@ -327,7 +327,7 @@ def drawn_in_double(needs_classes):
         return jax.eval_shape(lambda: draw_of(needs_classes))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_double_precision_throughout(name):
     """Types are known without running, or compiling, anything."""
     data, truth = drawn_in_double(has_classes(name))

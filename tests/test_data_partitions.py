@@ -268,6 +268,7 @@ def test_pixels_are_divided_by_255():
     np.testing.assert_array_equal(found, np.sort(pixels[1::2].ravel()))
 
 
+@pytest.mark.long
 def test_real_images_keep_their_labels(real_data):
     images = load_images("mnist", folder=real_data)
     sizes, classes = Sizes(25, 40, 25, 10), overlapping_classes(10, 5)
