@@ -147,6 +147,14 @@ def _freeze() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # Before those are left out that nobody asked for.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks for the real data is long: unpacking them takes seconds."""
+    for item in items:
+        if "real_data" in getattr(item, "fixturenames", ()):
+            item.add_marker("long")
+
+
 def pytest_collection_finish() -> None:
     """All modules stay until the end; nothing was compiled before."""
     importlib.import_module("cfljax.engine.cache").keep_programs()

@@ -62,11 +62,21 @@ werner.thm3.corrected werner.thm3.malicious werner.thm3.wider werner.thm4.correc
 werner.thm4.momentum.corrected werner.thm4.wider
 """
 SLOW = set(_SLOW.split())
+# Those that take a quarter of a second, where nothing is compiled.
+_LONG = """
+clove.VarF clove.lemA1.ortho.best clove.lemA13.bound clove.lemA2.any_noise.corrected
+clove.thm42.noiseless fedem.weights werner.byz.othermean werner.byz.time_coupled
+werner.eq4 werner.ex1b.fc werner.thm1.finite.rate werner.thm1.tauopt
+werner.thm3.malicious.corrected werner.thm3.malicious.stated werner.thm4.warm
+werner.thm4.warm.corrected werner.threat werner.yjlt
+"""
+LONG = set(_LONG.split())
 
 
 def with_marks(row: Statement):
     is_slow = row.paper == "ifca" or row.id in SLOW
-    return pytest.param(row, marks=[pytest.mark.slow] * is_slow, id=row.id)
+    marks = [pytest.mark.slow] if is_slow else [pytest.mark.long] * (row.id in LONG)
+    return pytest.param(row, marks=marks, id=row.id)
 
 
 @pytest.mark.parametrize("row", [with_marks(row) for row in all_statements()])
