@@ -144,11 +144,7 @@ def compile_trials(
         if len(places) > 1:
             check_decompositions(staged.jaxpr)
         compiled.append(staged.lower().compile())
-    outputs = {
-        name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-        for name, leaf in staged.out_info.items()
-    }
-    return Program(tuple(compiled), tuple(traced), chunk, outputs)
+    return Program(tuple(compiled), tuple(traced), chunk, _of_one(staged.out_info))
 
 
 def compile_cells(
@@ -171,11 +167,14 @@ def compile_cells(
     values = _stacked([_values(trial, traced)] * chunk)
     together = jax.jit(jax.vmap(one, in_axes=(0, None, None)))
     staged = together.trace(values, key, constants)
-    outputs = {
-        name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-        for name, leaf in staged.out_info.items()
-    }
-    return Program((staged.lower().compile(),), tuple(traced), chunk, outputs)
+    compiled = (staged.lower().compile(),)
+    return Program(compiled, tuple(traced), chunk, _of_one(staged.out_info))
+
+
+def _of_one(outputs: dict[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """The outputs of one trial, of those `[turns, ...]` of several."""
+    kind = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+    return {name: kind(leaf) for name, leaf in outputs.items()}
 
 
 def run_cells(

@@ -226,9 +226,9 @@ def sweep(
         else:
             assert simulate is not None
             placed = jax.device_put(constants)
-            compute = _one_by_one(grid, simulate, key, placed, work, given)
+            own = (grid, simulate, key, placed, work, given)
+            compute = _one_by_one(*own)
             if at_once > 1:
-                own = (grid, simulate, key, placed, work, given)
                 compute = _at_once(*own, at_once, compute)
         return compute if num_processes() == 1 else _shared_out(compute, work)
 
