@@ -160,10 +160,10 @@ def _train(folder: pathlib.Path, number: int, of: int) -> None:
 
     Checkpoint.write = saved
     checkpoints = importlib.import_module("cfljax.engine.checkpoints")
-    sweeps = importlib.import_module("cfljax.engine.sweeps")
+    ways = importlib.import_module("cfljax.engine.ways")
     checkpoints.__dict__["_SEGMENT"] = 0.0
     often = functools.partial(checkpoints.checkpoints, every=0.0)
-    sweeps.__dict__["checkpoints"] = often
+    ways.__dict__["checkpoints"] = often
     _logged_store()
     insist(NEURAL, train, folder / "s", by_rounds=True)
 

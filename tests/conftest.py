@@ -184,7 +184,7 @@ def few_programs() -> Iterator[None]:
 def refuse_work(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Once called, a sweep fails unless it finds all done."""
     module = importlib.import_module("cfljax.engine.sweeps")
-    return functools.partial(monkeypatch.setattr, module, "_Work", None)
+    return functools.partial(monkeypatch.setattr, module, "_Run", None)
 
 
 @pytest.fixture(scope="session")

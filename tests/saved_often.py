@@ -9,7 +9,7 @@ import os, sys
 if {"run", "--multiprocessing-fork"} & set(sys.orig_argv):
     import functools, importlib, time
     checkpoints = importlib.import_module("cfljax.engine.checkpoints")
-    sweeps = importlib.import_module("cfljax.engine.sweeps")
+    ways = importlib.import_module("cfljax.engine.ways")
     write = checkpoints.Checkpoint.write
     def noted(self, done):
         write(self, done)
@@ -18,7 +18,7 @@ if {"run", "--multiprocessing-fork"} & set(sys.orig_argv):
         time.sleep(float(os.environ["SAVED_SECONDS"]))
     checkpoints.Checkpoint.write = noted
     checkpoints._SEGMENT = 0.0
-    sweeps.checkpoints = functools.partial(checkpoints.checkpoints, every=0.0)
+    ways.checkpoints = functools.partial(checkpoints.checkpoints, every=0.0)
 """
 
 

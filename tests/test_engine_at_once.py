@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from engine_trial import draw, plain_grid
 
-from cfljax.engine import num_pieces, sweep, sweeps
-from cfljax.engine.sweeps import AT_ONCE
+from cfljax.engine import num_pieces, sweep, sweeps, ways
 
 
 def one_trial(separations=(0.1, 0.2, 0.3), **changes):
@@ -22,13 +21,13 @@ def one_trial(separations=(0.1, 0.2, 0.3), **changes):
 def called(monkeypatch):
     """The separations and the chunk of each call that computes several cells."""
     calls: list[Any] = []
-    original = sweeps.run_cells
+    original = ways.run_cells
 
     def counted(program, trials, key, constants):
         calls.append((program.chunk, [trial.separation for trial in trials]))
         return original(program, trials, key, constants)
 
-    monkeypatch.setattr(sweeps, "run_cells", counted)
+    monkeypatch.setattr(ways, "run_cells", counted)
     return calls
 
 
@@ -36,14 +35,14 @@ def test_cells_of_one_trial_are_computed_at_once(tmp_path, monkeypatch):
     """Those that differ as traced alone; what is there already is not done again."""
     calls, grid = called(monkeypatch), one_trial()
     found = sweep(grid, draw, tmp_path / "at once", batching="vmap")
-    assert calls == [(AT_ONCE, [0.1, 0.2, 0.3])] * 2
+    assert calls == [(3, [0.1, 0.2, 0.3])] * 2
     plain = sweep(grid, draw, tmp_path / "one by one", batching="map")
     np.testing.assert_allclose(found["value"], plain["value"], rtol=1e-6)
     assert np.all(np.diff(plain["value"], axis=0) != 0)  # Control: cells differ.
     calls.clear()
     more = one_trial((0.1, 0.4, 0.2, 0.3, 0.5))
     again = sweep(more, draw, tmp_path / "at once", batching="vmap")
-    assert calls == [(AT_ONCE, [0.4, 0.5])] * 2
+    assert calls == [(5, [0.4, 0.5])] * 2  # As if none were there.
     same = again["value"].sel(separation=[0.1, 0.2, 0.3])
     np.testing.assert_array_equal(same, found["value"])
     calls.clear()
@@ -51,6 +50,14 @@ def test_cells_of_one_trial_are_computed_at_once(tmp_path, monkeypatch):
     alone = one_trial((0.1,), axes={"separation": (0.1,)})
     sweep(alone, draw, tmp_path / "alone", batching="vmap")
     assert not calls  # One cell is a plain trial.
+
+
+@pytest.mark.parametrize(
+    "members, at_once, expected",
+    [(1, 32, 1), (3, 32, 3), (32, 32, 32), (33, 32, 17), (40, 32, 20), (5, 1, 1)],
+)
+def test_calls_are_of_like_numbers_of_cells(members, at_once, expected):
+    assert ways.cells_a_call(members, at_once) == expected
 
 
 def test_workers_share_cells_that_are_computed_at_once(tmp_path, monkeypatch):
@@ -63,7 +70,7 @@ def test_workers_share_cells_that_are_computed_at_once(tmp_path, monkeypatch):
     assert [own for _, own in calls] == [[0.1, 0.2]] * 2 + [[0.3, 0.4]] * 2
     whole = sweep(grid, draw, tmp_path / "whole", batching="map")
     np.testing.assert_allclose(parts[-1]["value"], whole["value"], rtol=1e-6)
-    monkeypatch.setattr(sweeps, "_batching", lambda: "vmap")
+    monkeypatch.setattr(sweeps, "default_batching", lambda: "vmap")
     assert num_pieces(grid, chunk=2) == 6
     assert num_pieces(grid) == 2
     assert num_pieces(grid, by_rounds=True) == 10
@@ -71,7 +78,7 @@ def test_workers_share_cells_that_are_computed_at_once(tmp_path, monkeypatch):
 
 
 def test_a_run_that_is_cut_keeps_what_was_done_at_once(tmp_path, monkeypatch):
-    original, calls = sweeps.run_cells, []
+    original, calls = ways.run_cells, []
 
     def stopped(*arguments):
         calls.append(arguments)
@@ -79,11 +86,11 @@ def test_a_run_that_is_cut_keeps_what_was_done_at_once(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(sweeps, "run_cells", stopped)
+    monkeypatch.setattr(ways, "run_cells", stopped)
     grid, options = one_trial((0.1, 0.2, 0.3, 0.4)), {"batching": "vmap", "chunk": 2}
     with pytest.raises(KeyboardInterrupt):
         sweep(grid, draw, tmp_path / "s", **options)
-    monkeypatch.setattr(sweeps, "run_cells", original)
+    monkeypatch.setattr(ways, "run_cells", original)
     part = sweep(grid, draw, tmp_path / "s", shard=(1, 100), **options)
     assert part.attrs["open_blocks"] == 4
 

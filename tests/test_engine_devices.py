@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import sys
 import tempfile
 
 import jax
@@ -13,6 +12,7 @@ import pytest
 from engine_trial import Trial, draw, plain_grid, serve, simulate
 
 from cfljax import engine
+from cfljax.engine import ways
 from cfljax.engine.devices import trial_devices
 from cfljax.engine.programs import (
     Batching,
@@ -59,7 +59,7 @@ def note_fitted(monkeypatch):
         found.append(fit_chunk(*arguments, **options))
         return found[-1]
 
-    monkeypatch.setattr(sys.modules[engine.sweep.__module__], "fit_chunk", noted)
+    monkeypatch.setattr(ways, "fit_chunk", noted)
     return found
 
 

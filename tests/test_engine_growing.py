@@ -7,7 +7,6 @@ import dataclasses
 import logging
 import pathlib
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +25,16 @@ from engine_trial import (
     plain_grid,
 )
 
-from cfljax.engine import Grid, Joint, StoreError, kept, progress_of, stored, sweep
+from cfljax.engine import (
+    Grid,
+    Joint,
+    StoreError,
+    kept,
+    progress_of,
+    stored,
+    sweep,
+    ways,
+)
 from cfljax.engine.programs import run_trials
 from cfljax.engine.store import DONE, Store
 
@@ -42,7 +50,7 @@ class Computed:
             self._trials += [(trial, i) for i in range(trials.start, trials.stop)]
             return run_trials(program, trial, *arguments, trials=trials, **options)
 
-        monkeypatch.setattr(sys.modules[sweep.__module__], "run_trials", counted)
+        monkeypatch.setattr(ways, "run_trials", counted)
 
     def _jointly(self, trials: Sequence[Any], key: jax.Array, constants: Any) -> Any:
         data = np.asarray(jax.random.key_data(key)).tolist()

@@ -7,7 +7,6 @@ import logging
 import pathlib
 import resource
 import shutil
-import sys
 import time
 from typing import Any
 
@@ -34,7 +33,7 @@ from engine_trial import (
 )
 
 import cfljax.engine.progress
-from cfljax.engine import StoreError, SweepError, kept, sweep
+from cfljax.engine import StoreError, SweepError, kept, sweep, ways
 from cfljax.engine.claims import Claims
 from cfljax.engine.programs import run_trials
 from cfljax.engine.progress import Bar
@@ -43,7 +42,6 @@ from cfljax.engine.store import Store
 # Against itself: not how it is cut, interrupted or resumed matters
 
 ONE = jnp.float32(1.0)
-MODULE = sys.modules[sweep.__module__]
 NAMED = dataclasses.make_dataclass("Named", ["name"])("a")
 LISTED = dataclasses.make_dataclass("Listed", ["x"])([1])
 
@@ -58,13 +56,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The trials for which something was compiled."""
     trials: list[Any] = []
-    original = MODULE.compile_trials
+    original = ways.compile_trials
 
     def counted(simulate, trial, *arguments, **options):
         trials.append(trial)
         return original(simulate, trial, *arguments, **options)
 
-    monkeypatch.setattr(MODULE, "compile_trials", counted)
+    monkeypatch.setattr(ways, "compile_trials", counted)
     return trials
 
 
@@ -205,7 +203,7 @@ def test_interrupt_passes_through_and_resumes(tmp_path, monkeypatch):
         computed.append(trial)
         return run_trials(program, trial, *arguments, **options)
 
-    monkeypatch.setattr(MODULE, "run_trials", counted)
+    monkeypatch.setattr(ways, "run_trials", counted)
     resumed = sweep(plain_grid(), draw, path)
     assert resumed.identical(sweep(plain_grid(), draw, tmp_path / "unbroken"))
     assert len(computed) == (12 - 5) + 12

@@ -24,7 +24,7 @@ from cfljax.algorithms import ifca
 from cfljax.base import ClientData
 from cfljax.command import parser_of
 from cfljax.data import Images, load_images, mixed_linear
-from cfljax.engine import kept
+from cfljax.engine import kept, ways
 from cfljax.engine.claims import Claims
 from cfljax.engine.logs import Kind
 from cfljax.engine.store import Store
@@ -132,7 +132,7 @@ def segments(monkeypatch) -> list[int]:
     monkeypatch.setattr(checkpoints.Checkpoint, "write", noted)
     monkeypatch.setattr(checkpoints, "_SEGMENT", 0.0)
     often = functools.partial(checkpoints.checkpoints, every=0.0)
-    monkeypatch.setattr(SWEEPS, "checkpoints", often)
+    monkeypatch.setattr(ways, "checkpoints", often)
     return written
 
 
@@ -354,7 +354,7 @@ def test_states_of_finished_trials_go_though_a_kill_came_before(tmp_path, monkey
     fixed = own._replace(grid=dataclasses.replace(own.grid, growing=lambda trial: ()))
     for kind, ours in (("fixed", fixed), ("growing", own)):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(SWEEPS._Work, "_forget", killed)
+            patch.setattr(SWEEPS._Run, "_forget", killed)
             jobs.run(options(tmp_path / kind), ours)
         assert len(states(tmp_path / kind)) == 1
     jobs.run(options(tmp_path / "fixed"), fixed)

@@ -34,6 +34,7 @@ from cfljax.engine import (
     objects,
     sweep,
     upkeep,
+    ways,
 )
 from cfljax.engine.checkpoints import Checkpoint
 from cfljax.engine.objects import Leases, Objects
@@ -692,7 +693,7 @@ def test_long_runs_go_on_in_the_middle(url, tmp_path, anew, monkeypatch):
             raise KeyboardInterrupt
 
     often = functools.partial(checkpoints, every=0.0)
-    monkeypatch.setattr(sys.modules[sweep.__module__], "checkpoints", often)
+    monkeypatch.setattr(ways, "checkpoints", often)
     monkeypatch.setattr(sys.modules[Checkpoint.__module__], "_SEGMENT", 0.0)
     monkeypatch.setattr(Checkpoint, "write", noted)
     run = functools.partial(sweep, grid, long_run, by_rounds=True, progress=False)

@@ -234,7 +234,7 @@ LONG_GRID = plain_grid(axes={"separation": (0.5,)}, num_trials=2)
 
 
 def _sweep_long(store: pathlib.Path) -> Any:
-    module = importlib.import_module("cfljax.engine.sweeps")
+    module = importlib.import_module("cfljax.engine.ways")
     often = functools.partial(module.checkpoints, every=0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "checkpoints", often)

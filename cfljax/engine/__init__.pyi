@@ -38,7 +38,6 @@ from .store import SweepError as SweepError
 from .store import progress_of as progress_of
 from .store import stored as stored
 from .sweeps import STATE_BYTES as STATE_BYTES
-from .sweeps import Joint as Joint
 from .sweeps import num_pieces as num_pieces
 from .sweeps import sweep as sweep
 from .watch import accuracy_on as accuracy_on
@@ -46,3 +45,4 @@ from .watch import free_metrics as free_metrics
 from .watch import metrics as metrics
 from .watch import usual_metrics as usual_metrics
 from .watch import watch as watch
+from .ways import Joint as Joint

@@ -24,7 +24,7 @@ _CARRIERS = (
     *("cfljax.engine.objects", "cfljax.engine.processes", "cfljax.engine.progress"),
     "cfljax.engine.provenance",
     *("cfljax.engine.sources", "cfljax.engine.store", "cfljax.engine.sweeps"),
-    "cfljax.engine.upkeep",
+    *("cfljax.engine.upkeep", "cfljax.engine.ways"),
 )
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "optax")  # Whose versions matter.
 # Flags of XLA, by how they begin, that change no number.

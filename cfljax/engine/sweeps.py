@@ -15,37 +15,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import xarray
-from jaxtyping import Int8, PRNGKeyArray, PyTree
+from jaxtyping import Int8, PyTree
 
-from cfljax.base.platforms import default_platform
 from cfljax.engine.cache import keep_programs
-from cfljax.engine.checkpoints import checkpoints
 from cfljax.engine.claims import Claims
-from cfljax.engine.devices import trial_devices
 from cfljax.engine.grid import BLOCK, Cell, Grid
 from cfljax.engine.kept import StoreError, disk_errors, key_of, read
 from cfljax.engine.objects import Leases, claims_on, folder_of
-from cfljax.engine.processes import (
-    follow,
-    gathered,
-    is_first,
-    lead,
-    num_processes,
-    part,
-    portable,
-)
-from cfljax.engine.programs import (
-    Batching,
-    Program,
-    Simulate,
-    check_results,
-    compile_cells,
-    compile_trials,
-    fit_chunk,
-    placed,
-    run_cells,
-    run_trials,
-)
+from cfljax.engine.processes import follow, is_first, lead, num_processes
+from cfljax.engine.programs import Batching, Simulate, check_results
 from cfljax.engine.progress import Bar
 from cfljax.engine.provenance import Journal, commit, describe_run, note_runs
 from cfljax.engine.quantities import explain
@@ -62,41 +40,27 @@ from cfljax.engine.store import (
     Store,
     SweepError,
 )
+from cfljax.engine.ways import (
+    Compute,
+    Joint,
+    Way,
+    Work,
+    cells_a_call,
+    choose_way,
+    default_batching,
+    most_at_once,
+)
 
 log = logging.getLogger(__name__)
 
 Enough = Callable[[Outputs, Any], bool]
-# What computes a range of trials of some cells that belong together, given the number
-# of their group and their places: outputs of each cell, and the seconds they took.
-Compute = Callable[[int, Sequence[Block], slice], tuple[Sequence[Outputs], float]]
 
 # A sweep ends with these; with others that a trial raises only its cell does.
 FATAL = (MemoryLimitError, OutputsError, StoreError)
 # What states may take on the disk with that of a trial that is done, which stays for
 # more rounds to be added. Those of trials under way stay however many there are.
 STATE_BYTES = 10 * 2**30
-AT_ONCE = 32  # Cells: few enough to lose little with a run that is killed.
 WAIT = 2.0  # Seconds from one look at what other runs hold to the next.
-
-
-class Joint(NamedTuple):
-    """How to compute one trial index of many cells at once.
-
-    Not traced: it runs on the host and compiles what it likes. Where its store lacks a
-    trial of any cell, a sweep asks for all cells that share their data, in the grid's
-    order, and writes the ones it lacks: so what a cell gets may depend on the others in
-    its last bits, but on nothing that was killed, repaired or left to another run. With
-    `enough`, cells that have stopped before a block are left out of it; of a store that
-    was partly filled under another rule, or none, the last bits are those of either.
-
-    simulate: `(trials, key, constants) -> one {name: array} for each of trials`, where
-      `trials` are those of the cells and `key` is `fold_in(key(seed), i)`, i the index
-      that they share.
-    shares: `trial -> hashable`; cells that give the same one are computed together.
-    """
-
-    simulate: Callable[[Sequence[Any], PRNGKeyArray, PyTree], Sequence[Outputs]]
-    shares: Callable[[Any], Hashable]
 
 
 def sweep(
@@ -152,7 +116,8 @@ def sweep(
       constants: arrays that all trials share. They are no part of what identifies a
         store: raise `grid.revision` when they change.
       chunk: trials per compiled call, `BLOCK` at most; None for as many as fit. Where
-        cells are computed at once, so many of them; None for 32, or as many as fit.
+        cells are computed at once, cells per call, at most; None for 32, or as many as
+        fit.
       memory: bytes that a compiled call may take; None for half of what is available.
       progress: whether to show a bar, where the standard error is a terminal.
       batching: "map" (one trial after the other, the default on a CPU, where one fills
@@ -203,73 +168,50 @@ def sweep(
         what the grid announces.
       SweepError: if every cell failed before its outputs were known.
     """
-    given = {"chunk": chunk, "memory": memory, "batching": batching, "devices": devices}
     keep_programs()
-    _check_ways(simulate, joint, given, by_rounds=by_rounds)
-    _check_shard(shard)
-    if joint is None and not by_rounds:
-        given |= {"batching": batching or _batching(), "devices": devices or _devices()}
-        trial_devices(given["devices"])  # Raises if there are not so many.
-    at_once = 1
-    if given["batching"] == "vmap" and enough is None:
-        at_once = _most_at_once(grid, chunk)
-        given["devices"] = 1 if at_once > 1 else given["devices"]
-    check_results(grid)
-
-    def compute_of(work: "_Work | _Helper") -> Compute:
-        key = jax.random.key(grid.seed, impl="threefry2x32")
-        if joint is not None:
-            compute = _jointly(grid, joint, key, constants, work)
-        elif by_rounds:
-            assert simulate is not None  # As `_check_ways` has seen.
-            return _round_by_round(grid, simulate, key, constants, work)
-        else:
-            assert simulate is not None
-            placed = jax.device_put(constants)
-            own = (grid, simulate, key, placed, work, given)
-            compute = _one_by_one(*own)
-            if at_once > 1:
-                compute = _at_once(*own, at_once, compute)
-        return compute if num_processes() == 1 else _shared_out(compute, work)
-
-    fill = lambda together: _fill(
+    way = choose_way(
         grid,
-        path,
         simulate,
-        lambda work: together(compute_of(work)),
-        given=given,
+        joint,
+        constants,
+        by_rounds=by_rounds,
+        stops=enough is not None,
+        batching=batching,
+        chunk=chunk,
+        memory=memory,
+        devices=devices,
+    )
+    _check_shard(shard)
+    check_results(grid)
+    fill = lambda together: _fill(
+        way,
+        path,
+        lambda work: together(way.compute(work)),
         progress=progress,
-        joint=joint,
-        at_once=at_once,
         shard=shard,
         waits=waits,
         enough=enough,
-        by_rounds=by_rounds,
         accept_code=accept_code,
     )
     if num_processes() == 1:
         return fill(lambda compute: compute)
-    return lead(fill) if is_first() else follow(compute_of(_Helper()))
+    return lead(fill) if is_first() else follow(way.compute(Work()))
 
 
 def _fill(
-    grid: Grid,
+    way: Way,
     path: str | os.PathLike[str],
-    simulate: Simulate | None,
-    compute_of: Callable[["_Work"], Compute],
+    compute_of: Callable[["_Run"], Compute],
     *,
-    given: dict[str, Any],
     progress: bool,
-    joint: Joint | None,
-    at_once: int,
     shard: tuple[int, int] | None,
     waits: bool,
     enough: Enough | None,
-    by_rounds: bool,
     accept_code: str | None,
 ) -> xarray.Dataset:
     """What `sweep` does, once it is known how to compute."""
-    cells, path = grid.cells(), folder_of(path)
+    grid, path = way.grid, folder_of(path)
+    cells = grid.cells()
     rule = _Rule(enough)
     store = Store(path, grid)
     states = rule.states(grid, cells, store)
@@ -280,14 +222,12 @@ def _fill(
     pieces = _pieces(
         grid,
         cells,
-        joint=joint,
+        joint=way.joint,
         by_block=enough is None,
-        at_once=at_once,
+        at_once=way.at_once,
         shard=shard,
     )
-    own = simulate if joint is None else joint.simulate
-    assert own is not None  # As `_check_ways` has seen.
-    code = describe(own)
+    code = describe(way.simulates)
     mine = [cell.index for piece in pieces for cell in piece.cells]
     begun = [index for index in dict.fromkeys(mine) if np.any(is_open[index])]
     store.check_code(begun, code, accept_code)
@@ -301,9 +241,9 @@ def _fill(
     with claims_on(path) as claims:
         store.hold(claims.folder)
         journal = Journal(store.name, claims)
-        options = {name: given[name] for name in ("batching", "chunk", "memory")}
-        options |= {"devices_used": given["devices"], "joint": joint is not None}
-        options |= {"by_rounds": by_rounds}
+        options: dict[str, Any] = {"batching": way.batching, "chunk": way.chunk}
+        options |= {"memory": way.memory, "devices_used": way.devices}
+        options |= {"joint": way.joint is not None, "by_rounds": way.by_rounds}
         options["shard"] = None if shard is None else "{}/{}".format(*shard)
         options["experiment"], options["revision"] = grid.experiment, grid.revision
         options |= {"cells": len(cells), "trials": grid.num_trials, "seed": grid.seed}
@@ -312,37 +252,10 @@ def _fill(
         store.keep_code(code)
         origin = _Origin(code, commit(), journal.run, accept_code)
         with Bar(grid.experiment, visible=progress) as bar:
-            work = _Work(grid, store, claims, journal, bar, rule, states, origin)
+            work = _Run(grid, store, claims, journal, bar, rule, states, origin)
             work.run(pieces, compute_of(work), waits=waits)
     whole = (grid, cells, path, rule, journal)
     return _results(*whole, damaged=damaged, is_part=shard is not None)
-
-
-def _check_ways(
-    simulate: Simulate | None,
-    joint: Joint | None,
-    given: dict[str, Any],
-    *,
-    by_rounds: bool,
-) -> None:
-    """Raises ValueError unless there is one way to compute, with its own options."""
-    if (simulate is None) == (joint is None):
-        found = "neither" if simulate is None else "both"
-        raise ValueError(f"give `simulate` or `joint`, one of the two; got {found}.")
-    for name, value in given.items():
-        if joint is not None and value is not None:
-            raise ValueError(f"`{name}` does not apply to a `joint` one; leave it out.")
-        if by_rounds and value is not None:
-            raise ValueError(f"`{name}` does not apply with `by_rounds`; leave it out.")
-    if joint is not None and by_rounds:
-        raise ValueError("`by_rounds` does not apply to a `joint` one; leave it out.")
-    if given["batching"] not in (None, "map", "vmap"):
-        got = given["batching"]
-        raise ValueError(f"`batching` must be 'map' or 'vmap', got {got!r}.")
-    for name, unit in (("chunk", ""), ("memory", " byte"), ("devices", "")):
-        value = given[name]
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1{unit}, got {value}.")
 
 
 def _check_shard(shard: tuple[int, int] | None) -> None:
@@ -354,15 +267,6 @@ def _check_shard(shard: tuple[int, int] | None) -> None:
         raise ValueError(
             f"`shard` must be (i, n) of whole numbers, 1 <= i <= n, got {shard!r}."
         )
-
-
-def _batching() -> Batching:
-    return "map" if default_platform() == "cpu" else "vmap"
-
-
-def _devices() -> int:
-    busy = not jax.sharding.get_abstract_mesh().empty
-    return 1 if busy or jax.default_backend() == "cpu" else jax.local_device_count()
 
 
 def _results(
@@ -512,8 +416,8 @@ class _Origin(NamedTuple):
 def num_pieces(grid: Grid, *, by_rounds: bool = False, chunk: int | None = None) -> int:
     """Pieces of work that a sweep deals out on this machine, cells or as many as are
     computed at once, none of them `joint`; arguments as of `sweep`."""
-    is_plain = by_rounds or _batching() == "map"
-    at_once = 1 if is_plain else _most_at_once(grid, chunk)
+    batching = None if by_rounds else default_batching()
+    at_once = most_at_once(grid, batching=batching, chunk=chunk)
     cut = {"joint": None, "by_block": True, "at_once": at_once, "shard": None}
     return len(_pieces(grid, grid.cells(), **cut))
 
@@ -548,8 +452,9 @@ def _pieces(
     pieces = []
     for group, members in enumerate(groups.values()):
         if joint is None:
-            firsts = range(0, len(members), at_once)
-            some = [tuple(members[first : first + at_once]) for first in firsts]
+            size = cells_a_call(len(members), at_once)
+            firsts = range(0, len(members), size)
+            some = [tuple(members[first : first + size]) for first in firsts]
             pieces += [_Piece(group, own, every, False) for own in some]
         else:
             parts = [range(b, b + 1) for b in every] if by_block else [every]
@@ -557,7 +462,7 @@ def _pieces(
     return pieces if shard is None else pieces[shard[0] - 1 :: shard[1]]
 
 
-class _Work:
+class _Run(Work):
     """One run over a store: claim, compute and store what it lacks, piece by piece."""
 
     def __init__(
@@ -582,14 +487,11 @@ class _Work:
         self._outputs: dict[str, jax.ShapeDtypeStruct] | None = None
 
     def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
-        """Check a trial's outputs: ValueError if they are not what the grid announces
-        or the store holds."""
         if outputs != self._outputs:
             self._store.check_outputs(outputs)
             self._outputs = dict(outputs)
 
     def advance(self, trials: int) -> None:
-        """Count trials that are over."""
         self._trials += trials
         self._bar.advance(trials)
 
@@ -733,12 +635,10 @@ class _Work:
         return found
 
     def state_file(self, trial: Any, index: int) -> pathlib.Path:
-        """Where the state of a trial is kept that is a long run."""
         self._store.pull_states(trial, index)
         return _sound(self._store.state_file(trial, index, key_of(self.origin.code)))
 
     def took_up(self, core_seconds: float) -> None:
-        """Of the block under way so much was done by other processes."""
         self._earlier += core_seconds
 
     def _forget(self, block: Block, trials: Sequence[int]) -> None:
@@ -771,8 +671,6 @@ class _Work:
 
     @contextlib.contextmanager
     def own_states(self, trial: Any, trials: Sequence[int]) -> Iterator[None]:
-        """Inside, states of some trials are this run's. Those of other code go, unless
-        another run is at the same trials, with more rounds or fewer."""
         with self._claim_states(trial) as is_alone:
             if is_alone:
                 self._delete_states(trial, trials, but_own=True)
@@ -809,192 +707,6 @@ class _Work:
             self._store.fail(block)
 
 
-class _Helper:
-    """What a process has in place of `_Work` that computes for the first one."""
-
-    def accept(self, outputs: dict[str, jax.ShapeDtypeStruct]) -> None:
-        """It is the first that checks them."""
-
-    def advance(self, trials: int) -> None:
-        """It is the first that counts them."""
-
-    def took_up(self, core_seconds: float) -> None:
-        """It is the first that counts them."""
-
-    def state_file(self, trial: Any, index: int) -> pathlib.Path:
-        """A name that is never used."""
-        del trial, index
-        return pathlib.Path("state.npz")
-
-    def own_states(
-        self, trial: Any, trials: Sequence[int]
-    ) -> contextlib.AbstractContextManager[None]:
-        """It is the first that has them."""
-        del trial, trials
-        return contextlib.nullcontext()
-
-
-def _shared_out(compute: Compute, work: _Work | _Helper) -> Compute:
-    """The same by all processes, of which each computes a part of the trials."""
-
-    def attempt(
-        group: int, cells: Sequence[Block], own: slice
-    ) -> tuple[Sequence[Outputs] | None, float, Exception | None]:
-        if own.start == own.stop:
-            return None, 0.0, None
-        before = time.process_time()
-        try:
-            outputs, _ = compute(group, cells, own)
-        except Exception as error:  # Of this process alone, perhaps.
-            return None, 0.0, portable(error)
-        return outputs, time.process_time() - before, None
-
-    def together(
-        group: int, cells: Sequence[Block], trials: slice
-    ) -> tuple[list[Outputs], float]:
-        begin, own = time.perf_counter(), part(trials)
-        mine, *others = gathered(attempt(group, cells, own))
-        for _, _, error in (mine, *others):
-            if error is not None:
-                raise error
-        work.took_up(sum(core_seconds for _, core_seconds, _ in others))
-        size = trials.stop - trials.start - (own.stop - own.start)
-        work.advance(size * len(cells))
-        every = [outputs for outputs, _, _ in (mine, *others) if outputs is not None]
-        joined = [
-            {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
-            for parts in zip(*every, strict=True)
-        ]
-        return joined, time.perf_counter() - begin
-
-    return together
-
-
-def _one_by_one(
-    grid: Grid,
-    simulate: Simulate,
-    key: PRNGKeyArray,
-    constants: PyTree,
-    work: _Work | _Helper,
-    given: dict[str, Any],
-) -> Compute:
-    """One cell at a time, compiled once for each group; remembers the last group."""
-    last: tuple[int, Program | Exception, list[PyTree]] | None = None
-    memory = {name: given[name] for name in ("chunk", "memory")}
-    how = {name: given[name] for name in ("batching", "devices")}
-    block = min(BLOCK, grid.num_trials)
-
-    def compile_group(trial: Any) -> Program | Exception:
-        compile_chunk = lambda size: compile_trials(
-            simulate, trial, key, constants, chunk=size, traced=grid.traced, **how
-        )
-        try:
-            return fit_chunk(compile_chunk, block=block, **memory)
-        except Exception as error:
-            return error
-
-    def compute(
-        group: int, cells: Sequence[Block], trials: slice
-    ) -> tuple[list[Outputs], float]:
-        nonlocal last
-        (cell,) = (grid.cell(place).trial for place in cells)
-        if last is None or last[0] != group:
-            last = None  # Two programs must not be alive at once.
-            program = compile_group(cell)
-            failed = isinstance(program, Exception)
-            last = (group, program, [] if failed else placed(program, constants))
-        _, program, own = last
-        if isinstance(program, Exception):  # For each cell of a group.
-            raise program
-        work.accept(program.outputs)
-        outputs, seconds = run_trials(program, cell, key, own, trials=trials)
-        work.advance(trials.stop - trials.start)
-        return [outputs], seconds
-
-    return compute
-
-
-def _most_at_once(grid: Grid, chunk: int | None) -> int:
-    """Most cells that are computed at once, if trials of a cell can be: those that
-    differ in traced fields alone, where a cell has but one trial."""
-    if grid.num_trials > 1 or not grid.traced:
-        return 1
-    return AT_ONCE if chunk is None else chunk
-
-
-def _at_once(
-    grid: Grid,
-    simulate: Simulate,
-    key: PRNGKeyArray,
-    constants: PyTree,
-    work: _Work | _Helper,
-    given: dict[str, Any],
-    at_once: int,
-    one_by_one: Compute,
-) -> Compute:
-    """The only trial of several cells at once, compiled once for each group; remembers
-    the last group. A cell that is alone is computed as if there were no others."""
-    last: tuple[int, Program | Exception] | None = None
-    memory = {name: given[name] for name in ("chunk", "memory")}
-
-    def compute(
-        group: int, cells: Sequence[Block], trials: slice
-    ) -> tuple[Sequence[Outputs], float]:
-        nonlocal last
-        if len(cells) == 1:
-            return one_by_one(group, cells, trials)
-        own = [grid.cell(place).trial for place in cells]
-        trial_key = jax.random.fold_in(key, trials.start)
-        if last is None or last[0] != group:
-            last = None  # Two programs must not be alive at once.
-            compile_chunk = lambda size: compile_cells(
-                simulate, own[0], trial_key, constants, chunk=size, traced=grid.traced
-            )
-            try:
-                last = group, fit_chunk(compile_chunk, block=at_once, **memory)
-            except Exception as error:
-                last = group, error
-        _, program = last
-        if isinstance(program, Exception):  # For all cells of a group.
-            raise program
-        work.accept(program.outputs)
-        outputs, seconds = run_cells(program, own, trial_key, constants)
-        work.advance(len(cells))
-        return outputs, seconds
-
-    return compute
-
-
-def _round_by_round(
-    grid: Grid,
-    simulate: Simulate,
-    key: PRNGKeyArray,
-    constants: PyTree,
-    work: _Work | _Helper,
-) -> Compute:
-    """One trial after the other, as it is: what it runs is compiled and kept there."""
-
-    def compute(
-        group: int, cells: Sequence[Block], trials: slice
-    ) -> tuple[list[Outputs], float]:
-        del group
-        (cell,) = (grid.cell(place).trial for place in cells)
-        begin, gathered = time.perf_counter(), []
-        indices = range(trials.start, trials.stop)
-        with work.own_states(cell, indices):
-            for index in indices:
-                with checkpoints(work.state_file(cell, index)) as spent:
-                    found = simulate(cell, jax.random.fold_in(key, index), constants)
-                work.took_up(spent.core_seconds)
-                own = {name: np.asarray(value) for name, value in found.items()}
-                work.accept(_shapes_of(own))
-                gathered.append(own)
-                work.advance(1)
-        return [_stack(gathered)], time.perf_counter() - begin
-
-    return compute
-
-
 def _sound(state: pathlib.Path) -> pathlib.Path:
     """The file of a state, which is begun anew where nothing of it can be read."""
     for own in sorted(state.parent.glob(f"{state.stem}.*")):  # Of all its runs.
@@ -1005,53 +717,3 @@ def _sound(state: pathlib.Path) -> pathlib.Path:
                 own.unlink()
                 earlier.unlink(missing_ok=True)
     return state
-
-
-def _shapes_of(outputs: Outputs) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and types of the outputs of one trial."""
-    return {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in outputs.items()}
-
-
-def _stack(trials: Sequence[Outputs]) -> Outputs:
-    """Outputs `[trials, ...]` of several trials."""
-    return {name: np.stack([own[name] for own in trials]) for name in trials[0]}
-
-
-def _jointly(
-    grid: Grid,
-    joint: Joint,
-    key: PRNGKeyArray,
-    constants: PyTree,
-    work: _Work | _Helper,
-) -> Compute:
-    """All cells of a group at once, one index of a trial after the other."""
-
-    def one(cells: Sequence[Any], index: int) -> list[Outputs]:
-        found = joint.simulate(cells, jax.random.fold_in(key, index), constants)
-        if len(found) != len(cells):
-            raise OutputsError(
-                f"`joint.simulate` must give outputs for each of {len(cells)} cells,"
-                f" got {len(found)}."
-            )
-        every = [
-            {name: np.asarray(value) for name, value in outputs.items()}
-            for outputs in found
-        ]
-        for own in every:
-            work.accept(_shapes_of(own))
-        return every
-
-    def compute(
-        group: int, cells: Sequence[Block], trials: slice
-    ) -> tuple[list[Outputs], float]:
-        del group
-        begin, asked = time.perf_counter(), [grid.cell(place).trial for place in cells]
-        found: list[list[Outputs]] = [[] for _ in cells]
-        for index in range(trials.start, trials.stop):
-            for own, outputs in zip(found, one(asked, index), strict=True):
-                own.append(outputs)
-            work.advance(len(cells))
-        stacked = [_stack(own) for own in found]
-        return stacked, time.perf_counter() - begin
-
-    return compute
