@@ -21,7 +21,7 @@ from sklearn.preprocessing import MinMaxScaler
 from cfljax.algorithms import fedavg, flux
 from cfljax.algorithms.flux import elbow, group, laplace
 from cfljax.base.streams import Stream
-from cfljax.models import linear
+from cfljax.models import linear, mlp
 
 SAMPLES, STEP, STEPS, WARM_UP = 18, 0.3, 2, 1
 GROUPS = np.array([0, 1, 0, 1, 1, 0, 2])
@@ -458,8 +458,16 @@ def test_a_task_without_layers_is_refused():
 def test_more_components_than_features_are_refused():
     with pytest.raises(ValueError, match="`num_components` must be at most 2, the net"):
         build(num_components=3).init(KEY, DATA)
-    with pytest.raises(ValueError, match="`num_components` must be at most 2, the net"):
-        flux(TASK, num_classes=CLASSES, step_size=STEP).init(KEY, DATA)
+
+
+def test_components_are_as_many_as_classes_or_features():
+    """Whichever are fewer, where nothing is asked."""
+    assert FEATURES < CLASSES
+    few = flux(TASK, num_classes=CLASSES, step_size=STEP).init(KEY, DATA)
+    assert few.projection.components.shape[0] == FEATURES
+    wide = mlp((INPUTS,), hidden=(5,), num_classes=CLASSES)
+    many = flux(wide, num_classes=CLASSES, step_size=STEP).init(KEY, DATA)
+    assert many.projection.components.shape[0] == CLASSES
 
 
 test_misuse_is_named = misuse(

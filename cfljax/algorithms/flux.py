@@ -172,8 +172,8 @@ def flux(
         part of the clients takes part; else it waits until accuracy on held-out samples
         grows by less than .06 in a round.
       radius_scale: not negative, may be traced; 1 in the released settings.
-      num_components: l, at most the features and 200; `num_classes` if None, as in the
-        released settings.
+      num_components: l, at most the features and 200; if None, `num_classes`, as in the
+        released settings, or as many as there can be.
       privacy_budget: epsilon, positive, may be traced: Laplace noise is added to each
         number of a descriptor, of scale `range / (samples x epsilon)`, the range being
         that of all coordinates of the client's features and the points. No privacy is
@@ -199,7 +199,6 @@ def flux(
     and merges, cubic in the clients. Memory: a model of every client.
     """
     layers = layers_of(task)
-    number = num_classes if num_components is None else num_components
     training = averaging(step_size, num_steps, weights, participation, update, threat)
 
     def init(key: PRNGKeyArray, data: ClientData) -> State:
@@ -207,8 +206,10 @@ def flux(
         model, local_state = global_start(key, task, training, num_clients)
         means = first_prototypes(task, model, data, num_classes).means
         num_features = means.shape[1]
+        most = min(num_features, _NUM_POINTS)
+        number = min(num_classes, most) if num_components is None else num_components
         what = "the network's features, or 200 if these are more"
-        check_at_most(min(num_features, _NUM_POINTS), what, num_components=number)
+        check_at_most(most, what, num_components=number)
         own = jax.random.fold_in(key, Stream.ALGORITHM)
         projection = projection_of(own, number, num_features, means.dtype)
         zeros = lambda *shape: jnp.zeros(shape, means.dtype)
@@ -274,6 +275,7 @@ def flux(
         one = message_bytes(training, state.models).one_model
         received, sent = traffic(single(one), served, after.assignment)
         itemsize = losses.dtype.itemsize
+        number = state.projection.components.shape[0]
         described = 2 * (num_classes + 1) * number * itemsize
         real = jnp.any(data.mask, axis=1)
         asked = jnp.where(real & now, 1, 0).astype(jnp.int32)
