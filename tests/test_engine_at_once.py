@@ -46,6 +46,10 @@ def test_cells_of_one_trial_are_computed_at_once(tmp_path, monkeypatch):
     same = again["value"].sel(separation=[0.1, 0.2, 0.3])
     np.testing.assert_array_equal(same, found["value"])
     calls.clear()
+    one_more = one_trial((0.1, 0.4, 0.2, 0.3, 0.5, 0.6))
+    sweep(one_more, draw, tmp_path / "at once", batching="vmap")
+    assert calls == [(6, [0.6])] * 2  # The program of all, however few are left.
+    calls.clear()
     sweep(more, draw, tmp_path / "at once", batching="vmap")
     alone = one_trial((0.1,), axes={"separation": (0.1,)})
     sweep(alone, draw, tmp_path / "alone", batching="vmap")
@@ -54,10 +58,22 @@ def test_cells_of_one_trial_are_computed_at_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "members, at_once, expected",
-    [(1, 32, 1), (3, 32, 3), (32, 32, 32), (33, 32, 17), (40, 32, 20), (5, 1, 1)],
+    [
+        (1, 32, [1]),
+        (3, 32, [3]),
+        (32, 32, [32]),
+        (33, 32, [16, 17]),
+        (5, 2, [1, 2, 2]),
+        (3, 1, [1, 1, 1]),
+        (993, 32, [31] * 31 + [32]),
+    ],
 )
 def test_calls_are_of_like_numbers_of_cells(members, at_once, expected):
-    assert ways.cells_a_call(members, at_once) == expected
+    grid = one_trial(tuple(np.arange(1, members + 1) / members))
+    cells = [cell for cell in grid.cells() if cell.trial.num_clients == 4]
+    calls = ways.calls_of(cells, at_once)
+    assert sorted(len(call) for call in calls) == expected
+    assert [cell for call in calls for cell in call] == cells
 
 
 def test_workers_share_cells_that_are_computed_at_once(tmp_path, monkeypatch):
@@ -67,7 +83,8 @@ def test_workers_share_cells_that_are_computed_at_once(tmp_path, monkeypatch):
         sweep(grid, draw, tmp_path / "s", shard=(i, 3), **options) for i in (1, 2, 3)
     ]
     assert [part.attrs["open_blocks"] for part in parts] == [6, 2, 0]
-    assert [own for _, own in calls] == [[0.1, 0.2]] * 2 + [[0.3, 0.4]] * 2
+    found = sorted(calls, key=lambda call: call[1])
+    assert found == [(2, [0.1, 0.2])] * 2 + [(2, [0.3, 0.4])] * 2 + [(2, [0.5])] * 2
     whole = sweep(grid, draw, tmp_path / "whole", batching="map")
     np.testing.assert_allclose(parts[-1]["value"], whole["value"], rtol=1e-6)
     monkeypatch.setattr(sweeps, "default_batching", lambda: "vmap")
@@ -112,6 +129,19 @@ def test_one_bad_cell_of_several_at_once_fails_alone(tmp_path):
     assert found["failed"].values.tolist() == [[False] * 2, [False] * 2, [True] * 2]
     np.testing.assert_allclose(found["seen"][:2, 0, 0], [0.1, 0.2], rtol=1e-6)
     assert np.isnan(found["seen"][2]).all()
+
+
+def test_what_cannot_be_computed_at_once_is_computed_one_by_one(tmp_path):
+    def lonely(trial, key, constants):
+        kind = jax.ShapeDtypeStruct((), jnp.float32)
+        value = jnp.asarray(trial.separation, jnp.float32)
+        seen = jax.pure_callback(np.float32, kind, value)  # Not of several.
+        return draw(trial, key, constants) | {"seen": seen}
+
+    grid = one_trial(dims={"value": ("number",), "seen": ()})
+    found = sweep(grid, lonely, tmp_path / "s", batching="vmap", progress=False)
+    assert not np.any(found["failed"])
+    np.testing.assert_allclose(found["seen"][:, 0, 0], [0.1, 0.2, 0.3], rtol=1e-6)
 
 
 def test_numbers_at_once_are_of_the_types_that_each_has_alone(tmp_path):

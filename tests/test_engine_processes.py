@@ -23,11 +23,11 @@ from typing import Any
 
 import jax
 import pytest
-from engine_trial import contents, known
+from engine_trial import contents, draw, known, plain_grid
 from together import begin
 
 from cfljax import engine
-from cfljax.engine import processes
+from cfljax.engine import Joint, processes, ways
 from experiments.__main__ import main
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -215,6 +215,29 @@ def test_trials_are_shared_out_whole_and_in_order(monkeypatch):
         parts = team.play(functools.partial(processes.part, whole))
         indices = [index for own in parts for index in range(own.start, own.stop)]
         assert indices == list(range(start, stop))
+
+
+@pytest.mark.parametrize("kind, expected", [("jointly", [3]), ("by rounds", [3, 4])])
+def test_trials_that_are_long_runs_are_done_by_all(monkeypatch, kind, expected):
+    """Others are shared out: the first of two processes does one of two."""
+    monkeypatch.setattr(ways, "num_processes", lambda: 2)
+    monkeypatch.setattr(ways, "part", lambda trials: slice(3, 4))
+    monkeypatch.setattr(ways, "gathered", lambda value: [value, value])
+    grid, done = plain_grid(), []
+
+    def simulate(trial, key, constants):
+        done.append(key)
+        return draw(trial, key, constants)
+
+    jointly = lambda trials, *rest: [simulate(own, *rest) for own in trials]
+    joint = Joint(jointly, lambda trial: 0)
+    is_long = kind == "by rounds"
+    asked = (simulate, None) if is_long else (None, joint)
+    plain = dict.fromkeys(("batching", "chunk", "memory", "devices"))
+    way = ways.choose_way(grid, *asked, None, by_rounds=is_long, stops=False, **plain)
+    way.compute(ways.Work())(0, [(0, 0)], slice(3, 5))
+    key = jax.random.key(grid.seed, impl="threefry2x32")
+    assert done == [jax.random.fold_in(key, index) for index in expected]
 
 
 class StubbornError(ValueError):

@@ -207,7 +207,9 @@ def flux(
         means = first_prototypes(task, model, data, num_classes).means
         num_features = means.shape[1]
         most = min(num_features, _NUM_POINTS)
-        number = min(num_classes, most) if num_components is None else num_components
+        number = num_components
+        if number is None:  # Centred points have no more directions.
+            number = min(num_classes, most, _NUM_POINTS - 1)
         what = "the network's features, or 200 if these are more"
         check_at_most(most, what, num_components=number)
         own = jax.random.fold_in(key, Stream.ALGORITHM)

@@ -45,7 +45,7 @@ from cfljax.engine.ways import (
     Joint,
     Way,
     Work,
-    cells_a_call,
+    calls_of,
     choose_way,
     default_batching,
     most_at_once,
@@ -169,6 +169,7 @@ def sweep(
       SweepError: if every cell failed before its outputs were known.
     """
     keep_programs()
+    _check_shard(shard)
     way = choose_way(
         grid,
         simulate,
@@ -181,7 +182,6 @@ def sweep(
         memory=memory,
         devices=devices,
     )
-    _check_shard(shard)
     check_results(grid)
     fill = lambda together: _fill(
         way,
@@ -452,10 +452,8 @@ def _pieces(
     pieces = []
     for group, members in enumerate(groups.values()):
         if joint is None:
-            size = cells_a_call(len(members), at_once)
-            firsts = range(0, len(members), size)
-            some = [tuple(members[first : first + size]) for first in firsts]
-            pieces += [_Piece(group, own, every, False) for own in some]
+            calls = calls_of(members, at_once)
+            pieces += [_Piece(group, own, every, False) for own in calls]
         else:
             parts = [range(b, b + 1) for b in every] if by_block else [every]
             pieces += [_Piece(group, tuple(members), own, True) for own in parts]

@@ -4,8 +4,8 @@ One cell after the other, several of one trial at once, all that share random da
 jointly, or long runs round by round; and any of these by several processes.
 """
 
-import collections
 import contextlib
+import itertools
 import math
 import pathlib
 import time
@@ -19,7 +19,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from cfljax.base.platforms import default_platform
 from cfljax.engine.checkpoints import checkpoints
 from cfljax.engine.devices import trial_devices
-from cfljax.engine.grid import BLOCK, Grid
+from cfljax.engine.grid import BLOCK, Cell, Grid
 from cfljax.engine.processes import gathered, num_processes, part, portable
 from cfljax.engine.programs import (
     Batching,
@@ -115,13 +115,13 @@ class Way(NamedTuple):
         return own
 
     def compute(self, work: Work) -> Compute:
-        """What computes, and tells `work`; by all processes together, if there are
-        several."""
+        """What computes, and tells `work`; if there are several processes, what is done
+        by all, each its part."""
         key = jax.random.key(self.grid.seed, impl="threefry2x32")
+        if self.by_rounds:  # All processes compute each trial, of some clients each.
+            return _round_by_round(self, key, work)
         if self.joint is not None:
             compute = _jointly(self, self.joint, key, work)
-        elif self.by_rounds:
-            compute = _round_by_round(self, key, work)
         else:
             constants = jax.device_put(self.constants)
             compute = _one_by_one(self, key, constants, work)
@@ -216,10 +216,12 @@ def most_at_once(grid: Grid, *, batching: Batching | None, chunk: int | None) ->
     return AT_ONCE if chunk is None else chunk
 
 
-def cells_a_call(members: int, at_once: int) -> int:
-    """Cells of each call, of which none is much smaller than another, for a group of so
-    many: what a call lacks of it is computed in vain."""
-    return math.ceil(members / math.ceil(members / at_once))
+def calls_of(cells: Sequence[Cell], at_once: int) -> list[tuple[Cell, ...]]:
+    """The cells of a group by the calls that compute them, of which none has more than
+    one less than another: what a call lacks of the largest is computed in vain."""
+    number = math.ceil(len(cells) / at_once)
+    ends = [math.ceil(len(cells) * call / number) for call in range(number + 1)]
+    return [tuple(cells[a:b]) for a, b in itertools.pairwise(ends)]
 
 
 def _one_by_one(way: Way, key: PRNGKeyArray, constants: PyTree, work: Work) -> Compute:
@@ -266,36 +268,42 @@ def _at_once(
     way: Way, key: PRNGKeyArray, constants: PyTree, work: Work, one_by_one: Compute
 ) -> Compute:
     """The only trial of several cells at once, compiled once for each group; remembers
-    the last group. A cell that is alone is computed as if there were no others."""
+    the last group. A cell of a group of its own is computed as if there were no others,
+    and so is one where the program of the group cannot be made."""
     grid, simulate = way.grid, way.simulates
     last: tuple[int, Program | Exception] | None = None
-    members = collections.Counter(grid.static(cell.trial) for cell in grid.cells())
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in grid.cells():
+        groups.setdefault(grid.static(cell.trial), []).append(cell)
 
     def compute(
         group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[Sequence[Outputs], float]:
         nonlocal last
-        if len(cells) == 1:
-            return one_by_one(group, cells, trials)
         own = [grid.cell(place).trial for place in cells]
+        # Whatever of the group is done: so what was killed ends in the same bits.
+        calls = calls_of(groups[grid.static(own[0])], way.at_once)
+        size = max(len(call) for call in calls)
+        if size == 1:
+            return one_by_one(group, cells, trials)
         trial_key = jax.random.fold_in(key, trials.start)
         if last is None or last[0] != group:
             last = None  # Two programs must not be alive at once.
             compile_chunk = lambda size: compile_cells(
                 simulate, own[0], trial_key, constants, chunk=size, traced=grid.traced
             )
-            # Whatever of the group is done: so what was killed ends in the same bits.
-            block = cells_a_call(members[grid.static(own[0])], way.at_once)
             try:
                 program = fit_chunk(
-                    compile_chunk, block=block, chunk=way.chunk, memory=way.memory
+                    compile_chunk, block=size, chunk=way.chunk, memory=way.memory
                 )
                 last = group, program
             except Exception as error:
                 last = group, error
         _, program = last
-        if isinstance(program, Exception):  # For all cells of a group.
-            raise program
+        if isinstance(program, Exception):
+            if len(cells) == 1:
+                return one_by_one(group, cells, trials)
+            raise program  # What is asked next is each alone.
         work.accept(program.outputs)
         outputs, seconds = run_cells(program, own, trial_key, constants)
         work.advance(len(cells))
