@@ -23,7 +23,7 @@ from typing import Any
 
 import jax
 import pytest
-from engine_trial import contents, draw, known, plain_grid
+from engine_trial import contents, draw, draw_jointly, known, plain_grid
 from together import begin
 
 from cfljax import engine
@@ -229,7 +229,10 @@ def test_trials_that_are_long_runs_are_done_by_all(monkeypatch, kind, expected):
         done.append(key)
         return draw(trial, key, constants)
 
-    jointly = lambda trials, *rest: [simulate(own, *rest) for own in trials]
+    def jointly(trials, key, constants):
+        done.append(key)
+        return draw_jointly(trials, key, constants)
+
     joint = Joint(jointly, lambda trial: 0)
     is_long = kind == "by rounds"
     asked = (simulate, None) if is_long else (None, joint)
