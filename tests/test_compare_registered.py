@@ -32,6 +32,9 @@ def odd(task, *, step_size, share: "nothing.known" = 0.5):
 
 def nothing(task, *, step_size):
     return step_size
+
+def wrong(task, *, step_size, num_clusters):
+    return cfl.ifca(task, num_clusters, step_size=step_size)
 """
 
 
@@ -110,10 +113,19 @@ FLAGS += ["--num-samples", "6", "--num-validation-samples", "3", "--num-hidden",
 FLAGS += ["--num-test-samples", "5", "--cluster-size", "1"]
 
 
-def test_what_is_no_algorithm_is_refused_before_anything_runs(tmp_path, capsys):
-    words = ["compare", "algorithms_for_a_test:nothing", "--out", str(tmp_path / "o")]
-    assert main([*words, *FLAGS]) == 2
-    assert "must give a `cfl.Algorithm`, got float" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("nothing", "nothing must give a `cfl.Algorithm`, got float"),
+        ("wrong", "wrong raised TypeError: "),
+    ],
+)
+def test_what_makes_no_algorithm_is_refused_before_anything_runs(
+    tmp_path, capsys, function, message
+):
+    own = f"algorithms_for_a_test:{function}"
+    assert main(["compare", own, "--out", str(tmp_path / "o"), *FLAGS]) == 2
+    assert message in capsys.readouterr().err
 
 
 # Against itself
