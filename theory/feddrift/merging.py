@@ -129,13 +129,14 @@ def prove_merged(*, linkage: str = "complete") -> list[Step]:
     for place, (i, j) in enumerate(pairs):
         distances[:, i, j] = distances[:, j, i] = cases[:, place]
     merge = lambda distances, height: cut_distances(distances, height, linkage=linkage)
-    kernel = jax.jit(jax.vmap(merge, in_axes=(0, None)))
+    over_cases = jax.vmap(merge, in_axes=(0, None))
     wrong, heights = 0, np.arange(0, max(values) + 1, 0.5)
-    for height in heights.tolist():
-        labels = np.asarray(kernel(distances, height))
+    over_heights = jax.vmap(over_cases, in_axes=(None, 0))
+    found = np.asarray(over_heights(jnp.asarray(distances), jnp.asarray(heights)))
+    for height, labels in zip(heights.tolist(), found, strict=True):
         same = labels[:, :, None] == labels[:, None, :]
-        of_groups = same[:, :, None, :, None] & same[:, None, :, None, :]
-        largest = np.max(np.where(of_groups, distances[:, None, None], 0), axis=(3, 4))
+        of_group = np.max(np.where(same[..., None], distances[:, None], 0), axis=2)
+        largest = np.max(np.where(same[:, None], of_group[:, :, None], 0), axis=3)
         wrong += int(np.sum(np.any((largest <= height) & ~same, axis=(1, 2))))
         wrong += int(np.sum(np.any((largest > height) & same, axis=(1, 2))))
     asked = len(cases) * len(heights)
