@@ -104,6 +104,7 @@ def test_outcomes_of_tests_are_counted(output, counts):
 # Against reference
 
 
+@pytest.mark.long
 def test_operations_are_those_that_xla_counts():
     """Of a step with a perceptron, up to what is no product; a gradient in the images
     would be a quarter more."""

@@ -158,6 +158,7 @@ def test_a_share_that_is_learned_stays_a_share():
 # Against itself
 
 
+@pytest.mark.long
 def test_the_absent_keep_theirs():
     half = build(participation=0.4, is_adaptive=True)
     state, info = half.step(jax.random.key(3), begin(half), DATA)
@@ -176,6 +177,7 @@ def test_newcomers_train_a_model_of_their_own():
     np.testing.assert_array_equal(joined.model, MODEL)
 
 
+@pytest.mark.long
 def test_statistics_are_the_models_own():
     """Each model's are moved by its own passes, the mixture's being the local one's."""
     algorithm = apfl(counting(TASK, MODEL), **SETTINGS)

@@ -240,6 +240,7 @@ def test_mimic_copies_nobody_who_is_not_finite():
     assert agree(run(points), points[0])
 
 
+@pytest.mark.long
 def test_even_rounds_push_forwards_and_sleepers_wait():
     push = build("time_coupled", strength=0.5, alternating=True, seed=5)
     odd, even = attacked(push)[0, 7], attacked(push, round=2)[0, 7]
@@ -271,6 +272,7 @@ def test_the_share_is_met_and_drawn():
     assert not draw_byzantine(KEY, num_clients=4, share=0.0).any()
 
 
+@pytest.mark.long
 def test_a_threat_lies_for_its_clients_wherever_they_are():
     mask = np.array([False, True, False, True])
     menace = threat(build("nan"), mask, target=2)

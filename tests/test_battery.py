@@ -65,6 +65,7 @@ def test_full_disks_are_told_unless_errors_are_passed_over(tmp_path):
     assert battery_machines.play_full(units, tmp_path, SEED, True).num_bad
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "play", [battery_lines.play_lines, battery_lines.play_calls], ids=["lines", "calls"]
 )

@@ -24,6 +24,7 @@ SIZES = growth.Config(
 )
 
 
+@pytest.mark.long
 def test_exponents_are_those_of_the_curves(monkeypatch, tmp_path):
     """Time in proportion to the clients, and memory that does not grow; with models
     both are made to grow as their square, the control."""

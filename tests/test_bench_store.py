@@ -67,6 +67,7 @@ def test_a_queue_saturates_where_it_must(workers):
 # Against itself
 
 
+@pytest.mark.long
 def test_stores_of_some_cells_each_are_merged_by_copying(tmp_path):
     cells = {"num_clients": (4, 6)}
     whole = plain_grid(axes={"separation": (0.5, 1.0), **cells}, num_trials=12)

@@ -252,6 +252,7 @@ def test_a_pass_more_is_counted():
     assert found == Passes(8 * (1 + 5) + 1, 8 * 5)
 
 
+@pytest.mark.long
 def test_loops_branches_and_gradients_are_counted():
     task = mlp((11,), hidden=(13,), num_classes=CLASSES)
     data = client_data()

@@ -164,6 +164,7 @@ def test_a_wrong_rule_is_rejected(kind, wrong):
         check(kind, all_rounds_by_hand(kind, wrong))
 
 
+@pytest.mark.long
 def test_groups_are_found_and_never_merged():
     _, (_, members, info) = run("paper", ABSOLUTE, DATA)
     together = np.einsum("tki,tkj->tij", *[np.asarray(members, int)] * 2)
@@ -186,6 +187,7 @@ def test_a_client_in_no_cluster_stands_still_and_one_in_two_moves_twice():
 # Against itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "limits"), [("paper", (0, 0)), ("single", ABSOLUTE)])
 def test_without_splits_it_is_fedavg(kind, limits):
     _, (models, _, info) = run(kind, tuple(map(float, limits)), DATA)
@@ -241,6 +243,7 @@ def test_a_diverged_client_spoils_nothing(kind):
     np.testing.assert_allclose(state.models, expected.models, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_newcomers_walk_down_the_tree():
     state, _ = run("paper", ABSOLUTE, DATA)
     algorithm = built(ABSOLUTE, **KINDS["paper"])
@@ -336,6 +339,7 @@ def hierarchy(groups):
     return points @ points.T
 
 
+@pytest.mark.long
 def test_places_taken_for_clients_lose_half_of_them():
     """Four groups, split twice: 8 of 16 clients are then in no cluster, 8 in two."""
     groups = np.random.default_rng(5).permutation(np.arange(NUMBER) % 4)
@@ -357,6 +361,7 @@ def test_places_taken_for_clients_lose_half_of_them():
     np.testing.assert_array_equal(pairs, groups[:, None] == groups[None, :])
 
 
+@pytest.mark.long
 def test_single_linkage_is_the_optimal_bipartition():
     """No cut has a smaller largest similarity across; complete linkage may."""
     number, worse = 7, 0

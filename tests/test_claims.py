@@ -175,6 +175,7 @@ def test_a_theorem_takes_at_most_fifteen_lines():
     assert len(lines) <= 15
 
 
+@pytest.mark.long
 def test_a_site_of_one_s_own(tmp_path):
     rows = [known(), known(id="mine.again", note="`p` is small")]
     index = cfl.statements.write_report(rows, tmp_path / "site")

@@ -160,6 +160,7 @@ def test_a_random_first_round_asks_for_no_losses():
     assert len(set(info.assignment[:3].tolist())) == 1
 
 
+@pytest.mark.long
 def test_identical_models_are_identical():
     state, _, info = one_round(start="identical")
     np.testing.assert_array_equal(state.models[0], state.models[1])

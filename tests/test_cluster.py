@@ -83,6 +83,7 @@ def test_a_cluster_fills_the_store_as_one_process_does(here, tmp_path):
     assert blocks(tmp_path / "cluster") != expected
 
 
+@pytest.mark.long
 def test_what_is_done_is_sent_to_nobody(here, tmp_path, monkeypatch):
     own = options(tmp_path)
     toy_cluster.main(Config(), own)

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis.extra.numpy import arrays
 from properties import FINITE, NUMBERS, always, refuses
 
@@ -218,6 +219,7 @@ def test_a_small_matching_is_the_best(cost):
     is_the_best_matching(cost, np.asarray(match(cost)))
 
 
+@pytest.mark.long
 @always(cost=arrays(np.float32, (6, 6), elements=COSTS))
 def test_a_large_matching_is_the_best(cost):
     is_the_best_matching(cost, np.asarray(match(cost)))

@@ -109,6 +109,7 @@ def runs_or_is_refused(argv):
         assert out and err == ""
 
 
+@pytest.mark.long
 @always(argv=LINES)
 def test_any_words_run_or_are_refused_in_one_line(argv):
     runs_or_is_refused(argv)

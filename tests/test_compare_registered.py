@@ -68,6 +68,7 @@ def test_what_it_is_told_follows_from_its_arguments():
     assert not registration("algorithms_for_a_test:same").needs_truth
 
 
+@pytest.mark.long
 def test_other_code_has_another_name():
     """Control: a remark changes nothing."""
     first, remarked, changed = (

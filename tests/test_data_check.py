@@ -41,6 +41,7 @@ def test_good_data_pass():
     check_clients(good())
 
 
+@pytest.mark.long
 def test_data_of_the_generators_pass():
     data, _ = mixed_linear(
         jax.random.key(0),

@@ -123,6 +123,7 @@ def distances(models):
     return each[np.triu_indices(len(models), 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("separation", [0.0003, 0.01, 0.5, 1.0])
 def test_norms_and_distances(separation):
     spread = []
@@ -142,6 +143,7 @@ def test_impossible_distances_give_no_models():
     assert jnp.isfinite(NEARBY(jax.random.key(0), 1.0)).all()
 
 
+@pytest.mark.long
 def test_samples_are_those_of_the_models():
     arguments: dict[str, Any] = {"num_clients": 4, "num_clusters": 2}
     arguments["num_samples"] = 50

@@ -124,6 +124,7 @@ def test_damaged_emnist_is_one_clear_line(tmp_path):
     assert "no idx files of 28 x 28 pixels" in message and "\n" not in message
 
 
+@pytest.mark.long
 def test_emnist_prepared_by_tensorflow_datasets(tmp_path, monkeypatch):
     monkeypatch.setitem(CLASS_COUNTS, "emnist_digits", (NUM_TRAIN // 10,) * 10)
     place = prepare(tmp_path, "emnist")

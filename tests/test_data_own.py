@@ -99,6 +99,7 @@ def test_tables_are_read_by_their_columns():
         assert same(from_dicts(table, client="who"), [PAIRS[2], PAIRS[0], PAIRS[1]])
 
 
+@pytest.mark.long
 def test_samples_are_split_without_loss():
     rng = np.random.default_rng(1)
     pairs = [(rng.normal(size=(n, 1)), np.arange(n)) for n in (10, 4)]

@@ -400,6 +400,7 @@ def shared_out(images: Images, **sizes):
     return jax.device_get(jax.jit(draw)(*arrays))
 
 
+@pytest.mark.long
 def test_every_pixel_against_numpy():
     sizes = ROTATED | {"num_test_samples": 2}
     train, truth, test, test_truth = shared_out(PICTURES, **sizes)
@@ -459,6 +460,7 @@ def test_real_image_is_turned_not_mirrored(real_data):
     assert float(test.inputs.max()) == 1.0
 
 
+@pytest.mark.long
 def test_colour_images_turn_in_the_plane():
     colour = dataclasses.replace(
         PICTURES,

@@ -165,6 +165,7 @@ def test_momentum_and_the_pull(variant):
     differ(state.personal, expected[variant != "paper"])
 
 
+@pytest.mark.long
 def test_a_strong_pull_is_the_common_model():
     """With `penalty = 1 / step` a step lands on w, but for the client's gradient."""
     algorithm = build(
@@ -177,6 +178,7 @@ def test_a_strong_pull_is_the_common_model():
     np.testing.assert_allclose(state.personal, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_absent_keep_their_models():
     half = build(participation=0.4, **SETTINGS)
     state, info = half.step(jax.random.key(3), begin(half), DATA)

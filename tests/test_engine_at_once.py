@@ -31,6 +31,7 @@ def called(monkeypatch):
     return calls
 
 
+@pytest.mark.long
 def test_cells_of_one_trial_are_computed_at_once(tmp_path, monkeypatch):
     """Those that differ as traced alone; what is there already is not done again."""
     calls, grid = called(monkeypatch), one_trial()
@@ -76,6 +77,7 @@ def test_calls_are_of_like_numbers_of_cells(members, at_once, expected):
     assert [cell for call in calls for cell in call] == cells
 
 
+@pytest.mark.long
 def test_workers_share_cells_that_are_computed_at_once(tmp_path, monkeypatch):
     calls, grid = called(monkeypatch), one_trial((0.1, 0.2, 0.3, 0.4, 0.5))
     options = {"batching": "vmap", "chunk": 2}
@@ -112,6 +114,7 @@ def test_a_run_that_is_cut_keeps_what_was_done_at_once(tmp_path, monkeypatch):
     assert part.attrs["open_blocks"] == 4
 
 
+@pytest.mark.long
 def test_one_bad_cell_of_several_at_once_fails_alone(tmp_path):
     def check(value):
         if value > 0.25:

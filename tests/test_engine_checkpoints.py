@@ -545,6 +545,7 @@ def test_the_file_before_serves_for_a_damaged_one(tmp_path, caplog, kind):
     assert len(caplog.records) == 1
 
 
+@pytest.mark.long
 def test_without_a_whole_file_nothing_is_overwritten(tmp_path):
     path = tmp_path / "run.npz"
     stopped(path, 2)

@@ -113,6 +113,7 @@ def test_a_block_that_grew_has_what_all_its_trials_took(path):
     assert (block.about["trials"], block.about["seconds"]) == (7, took[1])
 
 
+@pytest.mark.long
 def test_values_and_axes_can_be_added(path, tmp_path, computed):
     sizes: dict[str, Any] = {"num_trials": 3}
     wide, noises = (0.25, 0.5, 1.0, 2.0), (1.0, 0.1)

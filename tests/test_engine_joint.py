@@ -72,6 +72,7 @@ def written(monkeypatch):
     return blocks
 
 
+@pytest.mark.long
 def test_joint_cells_are_the_traced_ones(path, tmp_path):
     traced = sweep(GRID, draw, tmp_path / "traced")
     counted = Counted()
@@ -141,6 +142,7 @@ def test_failed_cell_is_tried_with_those_beside_it(path):
     assert sweep(GRID, None, path, joint=Counted().joint).identical(whole)
 
 
+@pytest.mark.long
 def test_failure_is_that_of_the_cells_computed(path, tmp_path):
     fails = lambda call, trials: trials[0].num_clients == 6 and call > 23 + 12
     counted = Counted(fails=fails)
@@ -172,6 +174,7 @@ def test_what_another_run_has_just_failed_is_left_for_the_next_call(path):
     assert sweep(GRID, None, path, joint=Counted().joint)["trials"].values.min() == 23
 
 
+@pytest.mark.long
 def test_interrupt_keeps_the_blocks_that_are_done(path, tmp_path):
     fails = lambda call, trials: call > 23 + 14
     counted = Counted(fails=fails, error=KeyboardInterrupt)

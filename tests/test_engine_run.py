@@ -183,6 +183,7 @@ def counted_by_hand(num_clients, num_samples, num_steps):
     return 2 * num_clients * num_samples * num_steps * (2 * first + 3 * second)
 
 
+@pytest.mark.long
 def test_products_are_counted_as_often_as_loops_run():
     algorithm, data = build("fedavg", num_steps=7), draw(16)
     evaluation = 2 * 16 * 20 * (784 * HIDDEN + HIDDEN * 10)

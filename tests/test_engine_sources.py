@@ -230,6 +230,7 @@ def test_what_cannot_be_imported_is_no_module(write):
     assert set(modules(module.simulate)) == {"taker", "odd.inner"}
 
 
+@pytest.mark.long
 def test_modules_of_the_library_are_its_own():
     """Those that compute: whoever mends how results are kept changes no number."""
     from experiments.ifca import fig3_trial
@@ -271,6 +272,7 @@ def test_settings_are_those_that_numbers_depend_on(monkeypatch):
 GRID = plain_grid(axes={"separation": (0.5, 1.0)})
 
 
+@pytest.mark.long
 def test_other_code_does_not_complete_a_cell(edit, tmp_path):
     path = tmp_path / "s"
     sweep(GRID, edit().simulate, path, shard=(1, 2))
@@ -328,6 +330,7 @@ def abouts(path: pathlib.Path) -> list[Any]:
     return [about for _, about in stored(path)]
 
 
+@pytest.mark.long
 def test_changes_that_a_person_accepts_are_noted(edit, tmp_path):
     path, why = tmp_path / "s", "times one is nothing"
     grid = dataclasses.replace(plain_grid(axes={}), num_trials=13)
@@ -394,6 +397,7 @@ def test_other_settings_do_not_complete_a_cell(tmp_path, monkeypatch, setting):
     assert sweep(GRID, draw, path).attrs["failures"] == 0  # Control.
 
 
+@pytest.mark.long
 def test_other_code_that_began_at_the_same_time_is_seen(edit, tmp_path):
     """Blocks of a joint group are claimed one by one: another run may have another."""
     path, grid = tmp_path / "s", plain_grid(axes={}, num_trials=20)

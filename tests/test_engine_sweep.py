@@ -72,6 +72,7 @@ def test_chunks_give_the_same_bits(tmp_path, reference, chunk):
     assert again.identical(reference)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [3, 10])
 def test_trials_at_once_agree_up_to_rounding(tmp_path, reference, chunk):
     # Not to the last bit: XLA may order a sum differently for another batch.
@@ -193,6 +194,7 @@ def test_refusing_work_refuses_only_what_is_not_done(tmp_path, refuse_work):
         sweep(plain_grid(), draw, tmp_path / "new")
 
 
+@pytest.mark.long
 def test_interrupt_passes_through_and_resumes(tmp_path, monkeypatch):
     path = tmp_path / "s"
     with interrupted_after(5):
@@ -250,6 +252,7 @@ def test_outputs_must_be_those_announced(tmp_path, changes, message):
         sweep(plain_grid(**changes), draw, tmp_path / "s")
 
 
+@pytest.mark.long
 def test_outputs_must_have_one_shape(tmp_path):
     def clients(trial, key, constants):
         return {"value": jax.random.uniform(key, (trial.num_clients,))}

@@ -53,6 +53,7 @@ def slope_of_sine(factor: str):
     return nonnegative("sin", lambda x: x.sinc() - least, {"x": (0, 1)})
 
 
+@pytest.mark.long
 def test_inequalities_hold_on_whole_boxes():
     """Against calculus: sin(1) = 0.84147... is the least slope of a chord."""
     assert slope_of_sine("0.84147").holds
@@ -114,6 +115,7 @@ def test_a_proof_takes_at_least_one_control():
         toy(proof=proved("0.8"), proof_control=[])
 
 
+@pytest.mark.long
 def test_a_row_falsifies_its_proof_once_for_each_constant():
     prove = lambda *, factor: [slope_of_sine(factor)]
     several = falsified(prove, [{"factor": "0.8"}, {"factor": "0.9"}])
@@ -447,6 +449,7 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
     return status, out, err
 
 
+@pytest.mark.long
 def test_show_says_all(with_toy, capsys):
     status, out, _ = run(capsys, "show", "toy.heads")
     assert status == 0

@@ -183,6 +183,7 @@ def test_a_networks_normalisation_is_found():
 # Against itself
 
 
+@pytest.mark.long
 def test_the_absent_keep_their_normalisation():
     half = build(participation=0.4)
     state, info = half.step(jax.random.key(3), begin(half), DATA)
@@ -222,6 +223,7 @@ def test_a_diverged_client_keeps_what_it_had():
 # What normalises any task
 
 
+@pytest.mark.long
 def test_its_body_is_the_networks_behind_the_normalisation():
     task = normalised(mlp((FEATURES,), hidden=(3,)), (FEATURES,))
     params = task.init(jax.random.key(0))
@@ -241,6 +243,7 @@ def test_its_body_is_the_networks_behind_the_normalisation():
     assert heads == {"network/layers/1/kernel", "network/layers/1/bias"}
 
 
+@pytest.mark.long
 def test_a_batch_of_padding_moves_nothing():
     params = TASK.init(jax.random.key(0))
     assert TASK.fit is not None

@@ -167,6 +167,7 @@ def likelihood(models, weights):
     return np.concatenate(each).mean()
 
 
+@pytest.mark.long
 def test_a_round_does_not_make_samples_less_likely():
     """Of one small step, which is a step up the bound that responsibilities give."""
     one_step: dict[str, Any] = SETTINGS | {"num_steps": 1}
@@ -281,6 +282,7 @@ def test_sample_losses_are_those_whose_means_are_known():
         close(each[i][: KEPT[i]].mean(axis=0), means[i])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_size", [None, 3])
 def test_weights_reach_their_samples(batch_size):
     """A weight of 2 is a sample twice in the sum, 0 is none, in whole batches; in

@@ -104,6 +104,7 @@ def test_round_by_hand(case):
         assert np.abs(STEP * (np.array(own) - updates)).max() > 0.01
 
 
+@pytest.mark.long
 def test_losses_are_those_at_own_models_before_the_step():
     ((_, info),) = run()
     expected = [by_hand.loss(DATA, i, MODELS[i]) for i in range(CLIENTS)]
@@ -155,6 +156,7 @@ def test_batches_by_hand():
     np.testing.assert_array_equal(whole.mask.sum(axis=1), DATA.mask.sum(axis=1))
 
 
+@pytest.mark.long
 def test_momentum_after_thresholding_is_undamped():
     """m <- .5 m + v, x <- x - eta m, as the released code has it."""
     seen = run(rounds=2, momentum=0.5, variant="reference")
@@ -168,6 +170,7 @@ def test_momentum_after_thresholding_is_undamped():
     assert seen[1][0].round == 2
 
 
+@pytest.mark.long
 def test_momentum_of_pairs_is_thresholded():
     """m_ij <- .5 m_ij + .5 g_j(x_i), equation (6) for each pair."""
     for form in ("coordinates", "gram"):
@@ -310,6 +313,7 @@ def test_masks_and_radii_may_be_swept_by_vmap():
     assert np.abs(np.asarray(swept[1] - swept[0])).max() > 1e-3
 
 
+@pytest.mark.long
 def test_attackers_in_groups_know_their_own_group():
     attack = threat(build("ipm"), LIARS, clusters=TRUTH)
     ((state, _),) = run(num_groups=2, threat=attack)

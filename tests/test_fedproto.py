@@ -236,6 +236,7 @@ def test_the_absent_and_the_diverged_spoil_nothing():
     np.testing.assert_array_equal(other.models["body"][3], START.models["body"][3])
 
 
+@pytest.mark.long
 def test_a_liar_lies_about_its_prototypes():
     """It sends minus the honest mean, in which classes that are not held count as 0."""
     liars = np.arange(CLIENTS) == 3

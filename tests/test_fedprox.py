@@ -70,6 +70,7 @@ def test_two_rounds_against_equations():
         differ(state.model, wrong)
 
 
+@pytest.mark.long
 def test_one_step_of_it_is_fedavg():
     """The proximal gradient is 0 where a round starts."""
     held, free = build(proximal=PROXIMAL), build(fedavg)

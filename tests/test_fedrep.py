@@ -141,6 +141,7 @@ def test_with_many_steps_a_last_layer_is_the_best_for_its_body():
 # Against itself
 
 
+@pytest.mark.long
 def test_the_absent_keep_their_last_layers():
     half = build(participation=0.4)
     state, info = half.step(jax.random.key(3), begin(half), DATA)

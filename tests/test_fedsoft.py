@@ -163,6 +163,7 @@ def test_without_penalty_it_is_local(update):
     differ(found()[0].personal, expected.models, rtol=1e-3, atol=0)
 
 
+@pytest.mark.long
 def test_estimates_are_made_now_and_then():
     """Every other round; and by who has none, whenever it is first asked."""
     state, asked = begin(SELDOM), np.zeros(CLIENTS, bool)

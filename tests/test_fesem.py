@@ -115,6 +115,7 @@ def test_the_absent_keep_their_models_and_get_labels_anew():
     assert np.asarray(info.received)[~there].sum() == 0
 
 
+@pytest.mark.long
 def test_one_start_is_parted_by_k_means_and_independent_centres_are_not():
     """From one start everybody may be nearest to one centre, for ever."""
     state = PAPER.init(jax.random.key(0), PARTED)
@@ -231,6 +232,7 @@ def test_newcomers_train_the_mean_of_centres():
     np.testing.assert_array_equal(middle_of(same), same[0], "bit for bit")
 
 
+@pytest.mark.long
 def test_the_last_layer_alone_may_decide():
     task = mlp((2,), hidden=(3,), num_classes=2)
     shapes = {(2, 3, 2), (2, 2)}  # Of the last layers of two models.

@@ -72,6 +72,7 @@ def make(module, **settings):
 # Against reference
 
 
+@pytest.mark.long
 def test_a_module_is_what_our_own_model_of_it_is():
     """The network of `models.mlp`, given as a module, bit for bit."""
     widths = (FEATURES, HIDDEN, CLASSES)

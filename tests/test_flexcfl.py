@@ -257,6 +257,7 @@ def test_cosines_to_the_singular_vectors(updates):
     differ(apart(found), apart(others), rtol=1e-7, atol=1e-2)
 
 
+@pytest.mark.long
 def test_signs_of_directions_do_not_matter():
     cosines = COSINES(WIDE, 3)
 

@@ -324,6 +324,7 @@ def test_before_the_clustering_it_is_fedavg():
     np.testing.assert_array_equal(info.assignment, 0)
 
 
+@pytest.mark.long
 def test_the_radius_is_between_nobody_and_everybody():
     @jax.jit
     def clusters(scale):

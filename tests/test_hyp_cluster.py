@@ -89,6 +89,7 @@ def test_two_rounds_against_equations():
     assert set(chosen.tolist()) == {0, 1, 2}
 
 
+@pytest.mark.long
 def test_a_mean_by_clients_is_told_from_one_by_samples():
     """Control: the round by hand weighs by samples, and sees that this one does not."""
     other = build(weights="clients", num_steps=STEPS)
@@ -159,6 +160,7 @@ def test_models_share_no_memory():
     differ(state.models, np.broadcast_to(alias, START.shape))
 
 
+@pytest.mark.long
 def test_identical_centres_would_train_the_first_alone():
     for start in ("independent", "farthest"):
         models = np.asarray(build(start=start).init(jax.random.key(0), DATA).models)
@@ -222,6 +224,7 @@ def test_clients_without_samples_give_no_centre():
     np.testing.assert_array_equal(state.models[2], drawn[2])
 
 
+@pytest.mark.long
 def test_the_choice_is_made_on_training_data():
     """Published copies of IFCA choose by accuracy on the test set."""
     predict = lambda kernel, inputs: inputs @ kernel

@@ -381,6 +381,7 @@ def bisected(similar, members, least):
     return CUT(jax.random.key(0), *arrays)
 
 
+@pytest.mark.long
 def test_connectivity_is_at_least_the_average_and_at_most_one():
     """By Rayleigh's quotient of the vector of ones; equal where rows have one mean and
     no cosine is negative."""
@@ -406,6 +407,7 @@ def test_connectivity_is_at_least_the_average_and_at_most_one():
 # Against itself
 
 
+@pytest.mark.long
 def test_signs_of_eigenvectors_part_nobody(monkeypatch):
     """Those of LAPACK are arbitrary, and two equal eigenvalues have any vectors."""
     generator = np.random.default_rng(1)
@@ -511,6 +513,7 @@ def test_a_client_that_moves_nowhere_counts_but_stays_in_the_pool():
     assert np.isfinite(seen[-1].connectivity[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", [1, 2])
 def test_newcomers_take_the_model_that_they_lose_least_with(row):
     last = run(FULL)[0][-1]

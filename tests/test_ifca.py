@@ -86,6 +86,7 @@ def test_model_round_against_equations():
         np.testing.assert_allclose(state.models[j], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_participants_divide_by_their_number():
     half = functools.partial(one_round, participation=0.5)
     key, moves = jax.random.key(5), {}
@@ -220,6 +221,7 @@ def test_clients_flee_from_a_trained_model_to_its_untouched_copy():
     assert trained.tolist() == [True, True, False]
 
 
+@pytest.mark.long
 def test_option_follows_the_number_of_steps():
     after = lambda **changes: one_round(**changes)[0].models
     one, several = after(), after(num_steps=5)

@@ -75,6 +75,7 @@ def test_oracle_floor_needs_enough_rows():
     assert oracle_floor(dataclasses.replace(TRIAL, num_samples=6)) == math.inf
 
 
+@pytest.mark.long
 def test_stability_bound_against_theory():
     """Descent with known clusters converges below the bound and not above it."""
     sizes: dict = SIZES | {"num_samples": 400}

@@ -99,6 +99,7 @@ best = functools.partial(rotated.accuracy_of_best, TASK, clients_per_chunk=4)
 best_of = jax.jit(best)
 
 
+@pytest.mark.long
 def test_accuracy_of_best_against_a_loop():
     models, data = some_models(3), some_clients()
     best = choices(models, data)

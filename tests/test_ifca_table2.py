@@ -121,6 +121,7 @@ def test_ifca_is_tested_by_lowest_training_loss_over_all_test_samples():
     assert (tested.argmin(axis=1) != choice).any()
 
 
+@pytest.mark.long
 def test_a_model_that_diverged_is_never_chosen_nor_right():
     spoil = lambda leaf: leaf.at[0].set(jnp.nan)
     spoiled = MODELS | {"output": jax.tree.map(spoil, MODELS["output"])}
@@ -161,6 +162,7 @@ def test_samples_are_the_clients_without_padding():
     np.testing.assert_allclose(means[:, 0], expected, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_last_layer_on_features_is_the_network_on_images():
     images, last = SAMPLES[0].inputs, femnist.head(TASK)
     logits = jax.jit(TASK.predict)(pick(MODELS, 0), images)

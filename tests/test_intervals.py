@@ -145,6 +145,7 @@ def ever_missed(method: Method, error_rate: float, horizon: int, first: int = 1)
     return 1 - alive.sum(axis=1)
 
 
+@pytest.mark.long
 def test_the_sequence_ever_misses_no_more_than_stated():
     missed = ever_missed(intervals.confidence_sequence, ERROR_RATE, 400)
     assert missed.max() <= ERROR_RATE

@@ -51,6 +51,7 @@ def test_inertia_is_the_reference_s(spread):
         assert hasty(points).inertia > found.inertia or spread == 0.05
 
 
+@pytest.mark.long
 def test_clear_clusters_are_found():
     found = CLUSTER(blobs(3, 0.01))
     labels = np.asarray(found.assignment)
@@ -58,6 +59,7 @@ def test_clear_clusters_are_found():
     assert all(len(set(labels[i::4])) == 1 for i in range(4))
 
 
+@pytest.mark.long
 def test_points_of_many_coordinates_keep_their_digits_beside_far_ones():
     """Models have more coordinates than there are clients."""
     generator = np.random.default_rng(5)
@@ -149,6 +151,7 @@ def test_separated_clusters_are_found_and_close_ones_are_not():
         assert adjusted_rand_score(THIRDS, lost.assignment) < 0.5
 
 
+@pytest.mark.long
 def test_centres_are_the_means_of_their_points():
     points = np.array(points_of(3))
     points[5, 2] = np.inf
@@ -182,6 +185,7 @@ def test_a_point_that_is_no_number_joins_nothing():
     np.testing.assert_allclose(found.centres, means, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_features", [2, 9])
 def test_equal_points_and_too_many_clusters(num_features):
     found = CLUSTER(np.ones((3, num_features), np.float32), 5)

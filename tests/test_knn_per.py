@@ -135,6 +135,7 @@ def test_probabilities_are_not_mixed_with_scores():
     assert (paper.argmax(axis=2) != reference.argmax(axis=2)).any()
 
 
+@pytest.mark.long
 def test_weights_at_their_ends():
     model = np.asarray(jax.nn.log_softmax(NEW @ KERNEL))
     close(answers(knn_weight=0.0), model)
@@ -150,6 +151,7 @@ def test_weights_at_their_ends():
     close(answers(knn_weight=1.0)[3], model[3])  # It has no samples.
 
 
+@pytest.mark.long
 def test_answers_can_be_measured():
     found = jnp.asarray(answers())
     labels = jnp.asarray(np.random.default_rng(3).integers(0, 3, (CLIENTS, QUERIES)))

@@ -136,6 +136,7 @@ def test_the_form_is_a_schema_of_what_the_comparison_has():
     assert every.config_of(COMPARISON) == Config(**OF_TESTS)
 
 
+@pytest.mark.long
 def test_results_of_compare_all_make_its_table(tmp_path, monkeypatch):
     save_no_figures(monkeypatch)
     config = Config(algorithms=("fedavg", "ifca", "local"), **OF_TESTS)

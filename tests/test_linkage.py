@@ -133,6 +133,7 @@ def test_silhouette_is_that_of_scikit_learn():
         np.testing.assert_allclose(partly, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_silhouette_of_one_cluster_is_none():
     assert jnp.isnan(silhouette(jnp.ones((3, 2)), jnp.zeros(3, int), 2))
 
@@ -155,6 +156,7 @@ def test_number_of_clusters_is_found(number):
     assert int(jnp.nanargmax(found.scores)) == number - 1
 
 
+@pytest.mark.long
 def test_few_points_are_no_clusters_of_their_own():
     points = blobs(2, 2, spread=0.5)
     found = SELECT(jnp.asarray(points), 6)
@@ -167,6 +169,7 @@ def test_few_points_are_no_clusters_of_their_own():
     assert repeated == 1 > found.scores[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_too_few_points_are_one_cluster(number):
     points = jnp.where(jnp.arange(3)[:, None] < number, jnp.ones((3, 2)), jnp.nan)

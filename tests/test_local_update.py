@@ -114,6 +114,7 @@ def train_locally(task, update, num_rounds=1, data=ONES, **settings):
     return state.models, info
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", ["sequential", "batched"])
 def test_epochs_take_as_many_steps_as_a_client_has_batches(order):
     update = LocalUpdate(batch_size=2, num_epochs=3, order=order)
@@ -129,6 +130,7 @@ def test_steps_are_the_same_number_for_all_but_the_empty(batch_size):
     np.testing.assert_allclose(models, -STEP * 7 * (COUNTS > 0), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_what_training_draws_differs_by_client_step_and_round():
     """The gradient is a number drawn from the key that `fit` is given."""
     plain = counting()
@@ -207,6 +209,7 @@ def test_proximal_term_pulls_towards_what_was_received():
     assert abs(theta + STEP * 3) > 1e-3  # Without the term it would be this.
 
 
+@pytest.mark.long
 def test_statistics_are_measured_averaged_and_never_pulled():
     update = LocalUpdate(batch_size=2, num_epochs=1, proximal=0.5)
     task = counting(with_statistics=True)
@@ -263,6 +266,7 @@ def test_full_batches_are_batches_of_everything():
     assert not np.allclose(descended(LocalUpdate(batch_size=5)), whole, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_sequential_against_batched():
     one_by_one, together = (LocalUpdate(order=o) for o in ("sequential", "batched"))
     sequential = descended(one_by_one)

@@ -166,6 +166,7 @@ def test_equal_loss_vectors_and_a_single_client_have_models(settings):
     assert grouped(np.array([[3.0, 1.0, 2.0]]), **settings).tolist() == [1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clustering", CLUSTERINGS)
 @pytest.mark.parametrize("far", [1e6, 1e14, 1e20])
 def test_a_far_loss_does_not_merge_the_others(clustering, far):

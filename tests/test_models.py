@@ -341,6 +341,7 @@ def test_batch_normalisation_uses_and_measures_the_real_samples():
     )
 
 
+@pytest.mark.long
 def test_a_batch_without_real_samples_moves_no_statistics():
     task, params = normalised()
     assert task.fit is not None
@@ -390,6 +391,7 @@ def test_padding_changes_nothing():
     assert not np.allclose(other[0], short[0], atol=1e-4)  # And every word matters.
 
 
+@pytest.mark.long
 def test_ids_that_are_no_token_have_no_loss_and_no_gradient():
     task, params, words = CASES["text"][0], start("text"), TOKENS.copy()
     words[0, 0], words[1, 1] = 7, -1
@@ -489,6 +491,7 @@ def test_initial_values_of_pytorch_and_of_tensorflow():
     assert not second["bias"].any()
 
 
+@pytest.mark.long
 def test_initial_values_and_sizes_of_texts():
     params = jax.tree.map(np.asarray, jax.jit(text_cnn(500).init)(KEY))
     assert params["embedding"].shape == (500, 64)
@@ -536,6 +539,7 @@ def program(task: Task) -> str:
     return re.sub("0x[0-9a-f]+", "", str(found))
 
 
+@pytest.mark.long
 def test_the_deeper_network_is_the_general_one():
     sizes = {"channels": (2, 3), "hidden": (4,), "num_classes": 3}
     general = cnn((32, 32, 3), **sizes, kernel_size=3, batch_norm=True, dropout=0.5)

@@ -140,6 +140,7 @@ def test_two_nested_axes(arrays):
     agree(*both(nest, "SAME", images, kernel))
 
 
+@pytest.mark.long
 def test_rounding_in_single_precision(arrays):
     """A sum of n products is off by at most n units of the sum of their sizes."""
     images, kernel = arrays()
@@ -280,6 +281,7 @@ def test_windows_are_cut_from_the_image_and_mirrored(shared):
     assert len(set(corners)) == (1 if shared else 6)
 
 
+@pytest.mark.long
 def test_brightness_and_contrast_move_each_image_as_told():
     batch = images(50, 3, 3, 2)
     contrast = {"contrast": (0.2, 1.8)}
@@ -297,6 +299,7 @@ def test_brightness_and_contrast_move_each_image_as_told():
     assert not np.allclose(darker, plain, atol=1e-2)
 
 
+@pytest.mark.long
 def test_standardised_images_and_central_windows():
     batch = 3 + 2 * images(4, 3, 3, 2)
     found = np.asarray(standardise(batch)).reshape(4, -1)

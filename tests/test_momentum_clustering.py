@@ -138,6 +138,7 @@ def test_two_warm_rounds_by_hand(first):
     assert np.abs(STEP * (moves - centres[nearest])).max() > 1e-3  # Not of members.
 
 
+@pytest.mark.long
 def test_batches_are_those_of_the_round():
     ((state, _),) = run(rounds=1, batch_size=2, gradient_weight=1.0)
     batch = jax.jit(lambda key: draw_batch(key, DATA, 2))(jax.random.key(0))

@@ -73,6 +73,7 @@ def test_gradients_are_sums_over_the_clients(runs):
     assert not np.allclose(other, expected, atol=1e-2)  # Control.
 
 
+@pytest.mark.long
 def test_nobody_dissents():
     samples, problems, models = draw(2)
     groups = np.array([[0, 2], [1, 1]])

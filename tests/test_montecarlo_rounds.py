@@ -108,6 +108,7 @@ def test_a_loss_that_is_not_finite_counts_for_less_than_any_that_overflows(lost)
     assert 0 < radius < (least - 2) - SPARE * (least + 2)
 
 
+@pytest.mark.long
 @always(losses=LOSSES)
 def test_choices_are_those_of_the_algorithm(losses):
     theirs = np.asarray(choose_cluster(jnp.asarray(losses.T)))
@@ -332,6 +333,7 @@ def by_client(samples, errors, places, choices, ends):
     )
 
 
+@pytest.mark.long
 def test_gradients_by_client_are_those_of_whole_columns(problem, samples):
     """Whichever array has the errors, and for clients without a model as well."""
     starts = problem[2]
@@ -473,6 +475,7 @@ def test_a_guess_is_followed_as_far_as_every_client_agrees(problem, samples, rig
     np.testing.assert_array_equal(places >= 0, moved)
 
 
+@pytest.mark.long
 def test_samples_are_drawn_as_the_data_draw_them():
     sizes = {"num_clients": 3, "num_samples": 7, "num_features": 5}
     found = draw_samples(jax.random.key(1), **sizes)

@@ -105,6 +105,7 @@ def test_wrong_clusters_are_never_corrected(problem):
     np.testing.assert_allclose(answers[0], own, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_clients_without_samples_or_with_diverged_solutions_have_no_cluster(problem):
     data, truth = problem
     empty = data._replace(mask=data.mask.at[2].set(False))

@@ -172,6 +172,7 @@ def test_too_few_models_merge_the_nearest_and_say_so():
     np.testing.assert_array_equal(state.clusters, PLANES)
 
 
+@pytest.mark.long
 def test_bytes_are_those_of_vectors_once_and_of_one_model():
     _, _, first, second, _ = run(HEIGHT)
     model = 4 * FEATURES
@@ -501,6 +502,7 @@ def numbered(labels):
     return [list(dict.fromkeys(labels)).index(label) for label in labels]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("linkage", SLOWLY)
 def test_groups_are_scipy_s(linkage):
     told, run = lines(LINES), grouped_by(linkage, len(LINES))
@@ -511,6 +513,7 @@ def test_groups_are_scipy_s(linkage):
         assert int(found) == len(set(cut))
 
 
+@pytest.mark.long
 def test_what_the_released_code_calls_average_is_not():
     told = lines(LINES)
     weighted, _ = grouped_by("weighted", len(LINES))(33.0, told)

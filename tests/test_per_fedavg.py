@@ -147,6 +147,7 @@ def test_exact_curvature_of_a_network_with_backward_rules_of_its_own():
 # Against itself: FedAvg, and the released code
 
 
+@pytest.mark.long
 def test_without_adaptation_it_is_fedavg():
     key = jax.random.key(0)
     plain = build(fedavg, weights="clients", num_steps=2)

@@ -125,6 +125,7 @@ def test_without_penalty_everybody_trains_alone_and_the_common_model_stays():
 # Against itself
 
 
+@pytest.mark.long
 def test_the_absent_keep_their_models():
     half = build(participation=0.4)
     state, info = half.step(jax.random.key(3), begin(half), DATA)

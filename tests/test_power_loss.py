@@ -110,6 +110,7 @@ def test_a_disk_that_cannot_be_told_is_written_all_the_same(
     assert kept.read(tmp_path / "a.npz") is not None
 
 
+@pytest.mark.long
 def test_a_disk_that_fails_is_one_line_and_nothing_is_done(tmp_path, monkeypatch):
     def fail(handle: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

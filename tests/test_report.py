@@ -200,6 +200,7 @@ def test_the_layout_is_the_same_in_all_files(tmp_path):
         assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.long
 def test_other_data_give_other_bytes(tmp_path):
     """Control: the comparison of bytes sees a change of one cell."""
     first = save(heatmaps([heat_map(3, 3)]), tmp_path / "first")
@@ -474,6 +475,7 @@ def test_no_rows_are_no_table(tmp_path):
 # --- Pictures for a paper: one look, captions beside, nothing alike.
 
 
+@pytest.mark.long
 def test_formats_width_and_font_size_are_those_that_were_asked_for(tmp_path):
     panels = [curve_panel(2, f"a long title of panel {i}") for i in range(3)]
     with looking(formats=("png",), width=3.5, font_size=8):

@@ -331,6 +331,7 @@ def test_neighbours_move_the_models_by_no_more():
 # Against theory: the noise.
 
 
+@pytest.mark.long
 def test_the_noise_has_the_stated_law():
     """An error rate of 1e-6 for each of two exact intervals."""
     features = 3000
@@ -455,6 +456,7 @@ def test_without_noise_clipping_and_small_clusters_it_is_ifca():
     differ(found.models, start)
 
 
+@pytest.mark.long
 def test_clusters_are_of_the_least_size_and_others_are_moved_each_time():
     whole = DATA._replace(mask=jnp.ones_like(DATA.mask))
     some = jax.tree.map(lambda leaf: leaf[:6], whole)

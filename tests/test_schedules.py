@@ -33,6 +33,7 @@ def after(algorithm: Algorithm, data, num_rounds=ROUNDS):
 # Against reference
 
 
+@pytest.mark.long
 def test_a_round_takes_the_steps_that_optax_takes_at_its_count():
     """One client of all data is optax's own optimiser, which counts its steps."""
     task, (data, _) = task_of("fedavg"), problem()

@@ -103,6 +103,7 @@ def test_parts_are_named_and_put_together_again():
         split(params, lambda name: False)
 
 
+@pytest.mark.long
 def test_losses_of_parts_are_those_of_whole_models():
     task = mlp((6,), hidden=(3,), num_classes=2)
     is_first = lambda name: name.startswith("layers/0")

@@ -241,6 +241,7 @@ def test_the_global_model_is_that_of_fedavg():
     differ(state.model, np.mean(passed, axis=0))
 
 
+@pytest.mark.long
 def test_one_cluster_without_penalty_is_fedavg():
     whole = with_limits(0.0, -1.0)
     state, info = by_hand.rounds(whole, begin(whole), DATA)

@@ -88,6 +88,7 @@ def test_the_printed_mean_is_that_of_one_less():
         assert np.all((gap > 0.1) & (gap < 0.6))
 
 
+@pytest.mark.long
 def test_raw_losses_notice_a_wrong_law(monkeypatch):
     """Control: data with a tenth more noise than the law is told."""
     assert appendix_a1.check_expansion(QUICK, "toy.a").status is Status.HOLDS
@@ -354,6 +355,7 @@ def test_a_single_client_is_no_safer():
         assert low > 1e-3 + 1 / np.log(1e60)
 
 
+@pytest.mark.long
 def test_many_samples_mend_the_printed_theorems(monkeypatch):
     """With n large the same checks find nothing wrong."""
     other = Preset(seed=1)
@@ -518,6 +520,7 @@ def test_nine_is_nearly_the_least(name):
     assert found.status is Status.HOLDS
 
 
+@pytest.mark.long
 def test_the_operator_norm_is_the_smaller():
     operator, frobenius = lemmas._norms(QUICK)
     assert np.all(operator <= frobenius * (1 + 1e-12))
@@ -621,6 +624,7 @@ def test_ways_to_merge_are_all_there():
     assert found == [(4,), (3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1)]
 
 
+@pytest.mark.long
 def test_merged_index_is_the_librarys():
     for blocks in tables.block_sizes(4):
         assignment = np.repeat(np.repeat(np.arange(len(blocks)), blocks), 3)

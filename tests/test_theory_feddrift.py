@@ -86,6 +86,7 @@ def test_small_drifts_have_no_bound():
     assert detection.missed_exponent(1.0, 0.8, 0.5) > 0
 
 
+@pytest.mark.long
 def test_rises_are_the_librarys_distances():
     """Of losses without noise, of inputs of variance 1, one client a model."""
     models = np.array([[0.0, 1], [0.6, 0], [1.1, 0.5]])

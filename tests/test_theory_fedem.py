@@ -116,6 +116,7 @@ def test_one_step_to_the_least_of_a_quadratic_attains_the_rate():
     assert path.average()[0] > less[0]
 
 
+@pytest.mark.long
 def test_clients_of_unlike_curvature_settle_beside_the_least_loss():
     """Where the mean of their local ends does not move: r_i = 1 - (1 - eta L_i)^E."""
     step, steps, rounds = 0.1, 5, 300
@@ -202,6 +203,7 @@ def test_rounds_are_those_of_the_library():
 # Against itself
 
 
+@pytest.mark.long
 def test_the_librarys_shares_and_weights_are_the_rows_own():
     found = expectation._drawn(Preset())
     np.testing.assert_allclose(

@@ -94,6 +94,7 @@ def test_each_half_of_the_bound_rejects_the_control_alone():
     assert lemma1._by_exact_law(c1=lemma1.C1, c2=2.0).status is Status.VIOLATED
 
 
+@pytest.mark.long
 def test_each_half_of_the_bound_notices_a_small_c1():
     raw = lemma1._by_raw_data(QUICK, c1=0.46, c2=lemma1.C2)
     exact = lemma1._by_exact_law(c1=0.49, c2=lemma1.C2)

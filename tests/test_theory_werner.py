@@ -702,6 +702,7 @@ def random_round(generator, similarity, growth):
     )
 
 
+@pytest.mark.long
 def test_rounds_at_the_edge_of_every_condition_obey_the_proof_of_theorem_3():
     generator, near, ratios = np.random.default_rng(1), 0, []
     for trial in range(600):
@@ -956,6 +957,7 @@ def test_path_variance_reaches_the_steepest_place():
     assert 0.8 * limit < np.max(found) < limit
 
 
+@pytest.mark.long
 def test_centres_that_stay():
     # With many clusters the last round still finds the centre on its way.
     np.testing.assert_allclose(lemmas.settled_error(), (2 * 0.49 / 3) ** 2, rtol=1e-4)

@@ -338,6 +338,7 @@ def test_adaptive_errors_are_the_law_below_breakdown():
     assert found[-1] > 4 * 8.0**2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["labelflip", "alternating"])
 def test_gaps_start_at_nothing_and_stay_below_the_edge(kind):
     gaps, squares = byzantine.gradient_gaps(Preset(), kind)

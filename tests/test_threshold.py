@@ -146,6 +146,7 @@ def test_inner_products_are_as_good_as_coordinates_in_double_precision():
         )
 
 
+@pytest.mark.long
 def test_squared_distances_stand_in_for_inner_products():
     points = with_gaps(points_of(4, offset=3e4))  # Far from the origin, in single.
     weights, radii = jnp.asarray(some_weights()), RADII.astype(np.float32)
@@ -176,6 +177,7 @@ def test_a_rule_is_asked_in_every_round():
         assert not np.allclose(found[0].radii, first, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_the_edge_belongs_to_the_ball_but_not_in_the_synthetic_code():
     points = np.array([[3.0, 4], [0, 0], [0, 5.000001]], np.float32)
     start = np.array([[0.0, 1, 0]], np.float32)
@@ -313,6 +315,7 @@ def test_a_quantile_that_is_a_distance_is_that_distance():
     assert (between < rows[:, 63]).any()  # What rounding would leave out.
 
 
+@pytest.mark.long
 def test_few_distances_have_no_gap():
     rows = np.full((3, NUMBER), np.inf, np.float32)
     rows[1, 0] = 3
@@ -320,6 +323,7 @@ def test_few_distances_have_no_gap():
     np.testing.assert_array_equal(np.asarray(ASK(rows))[:, 5], [np.inf, 3, 4])
 
 
+@pytest.mark.long
 def test_radii_may_be_given_in_any_shape():
     generator = np.random.default_rng(7)
     points = jnp.asarray(generator.normal(size=(NUMBER, 6)).astype(np.float32))

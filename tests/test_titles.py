@@ -76,6 +76,7 @@ def test_figure_3_states_every_size_and_the_clusters_that_it_has():
         assert "Figure" not in found
 
 
+@pytest.mark.long
 def test_no_title_of_a_figure_is_written_beside_the_rule():
     """Whoever names a place of a paper does so through `titles.title`."""
     planted = ast.parse('report.curves(x, title="IFCA, Figure 4: identities")')

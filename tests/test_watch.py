@@ -117,6 +117,7 @@ def test_a_truth_is_for_the_default_alone():
         )
 
 
+@pytest.mark.long
 def test_who_takes_no_part_does_not_count():
     class Info:
         assignment = jnp.array([1, -1, 0, 1])
@@ -140,6 +141,7 @@ def test_losses_that_nobody_chooses_by_are_for_those_who_ask():
     assert found == {"loss": 2.0, "sent": 2.0}  # Of those who took part.
 
 
+@pytest.mark.long
 def test_accuracy_on_is_the_share_of_real_samples():
     task = cfl.models.mlp((2,), hidden=(3,), num_classes=2)
     algorithm = cfl.fedavg(task, step_size=0.1)
