@@ -326,10 +326,12 @@ def test_before_the_clustering_it_is_fedavg():
 
 @pytest.mark.long
 def test_the_radius_is_between_nobody_and_everybody():
+    state, _ = after(WARM_UP)  # Kept for other tests: not of what is traced.
+
     @jax.jit
     def clusters(scale):
         algorithm = flux(TASK, **SETTINGS, radius_scale=scale)
-        return algorithm.step(KEY, after(WARM_UP)[0], DATA)[0].clusters
+        return algorithm.step(KEY, state, DATA)[0].clusters
 
     assert clusters(0.0).tolist() == list(range(CLIENTS))
     assert clusters(1.0).tolist() == FOUND
