@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,6 +48,7 @@ from cfljax.engine.ways import (
     calls_of,
     choose_way,
     default_batching,
+    groups_of,
     most_at_once,
 )
 
@@ -444,13 +445,10 @@ def _pieces(
 ) -> list[_Piece]:
     """A grid cut in the same way for every run that asks the same; blocks of a joint
     group apart if `by_block`, as a rule that stops cells needs them in order."""
-    groups: dict[Hashable, list[Cell]] = {}
-    for cell in cells:
-        shares = grid.static(cell.trial) if joint is None else joint.shares(cell.trial)
-        groups.setdefault(shares, []).append(cell)
+    groups = groups_of(cells, grid.static if joint is None else joint.shares)
     every = range(grid.num_blocks)
     pieces = []
-    for group, members in enumerate(groups.values()):
+    for group, members in enumerate(groups):
         if joint is None:
             calls = calls_of(members, at_once)
             pieces += [_Piece(group, own, every, False) for own in calls]

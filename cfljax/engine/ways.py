@@ -216,6 +216,16 @@ def most_at_once(grid: Grid, *, batching: Batching | None, chunk: int | None) ->
     return AT_ONCE if chunk is None else chunk
 
 
+def groups_of(
+    cells: Sequence[Cell], shares: Callable[[Any], Hashable]
+) -> list[list[Cell]]:
+    """Cells whose trials share something, by the number of their group."""
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(shares(cell.trial), []).append(cell)
+    return list(groups.values())
+
+
 def calls_of(cells: Sequence[Cell], at_once: int) -> list[tuple[Cell, ...]]:
     """The cells of a group by the calls that compute them, of which none has more than
     one less than another: what a call lacks of the largest is computed in vain."""
@@ -272,20 +282,17 @@ def _at_once(
     and so is one where the program of the group cannot be made."""
     grid, simulate = way.grid, way.simulates
     last: tuple[int, Program | Exception] | None = None
-    groups: dict[Hashable, list[Cell]] = {}
-    for cell in grid.cells():
-        groups.setdefault(grid.static(cell.trial), []).append(cell)
+    # Whatever of a group is done: so what was killed ends in the same bits.
+    groups = groups_of(grid.cells(), grid.static)
+    sizes = [max(map(len, calls_of(cells, way.at_once))) for cells in groups]
 
     def compute(
         group: int, cells: Sequence[Block], trials: slice
     ) -> tuple[Sequence[Outputs], float]:
         nonlocal last
-        own = [grid.cell(place).trial for place in cells]
-        # Whatever of the group is done: so what was killed ends in the same bits.
-        calls = calls_of(groups[grid.static(own[0])], way.at_once)
-        size = max(len(call) for call in calls)
-        if size == 1:
+        if sizes[group] == 1:
             return one_by_one(group, cells, trials)
+        own = [grid.cell(place).trial for place in cells]
         trial_key = jax.random.fold_in(key, trials.start)
         if last is None or last[0] != group:
             last = None  # Two programs must not be alive at once.
@@ -293,10 +300,8 @@ def _at_once(
                 simulate, own[0], trial_key, constants, chunk=size, traced=grid.traced
             )
             try:
-                program = fit_chunk(
-                    compile_chunk, block=size, chunk=way.chunk, memory=way.memory
-                )
-                last = group, program
+                fits = {"chunk": way.chunk, "memory": way.memory}
+                last = group, fit_chunk(compile_chunk, block=sizes[group], **fits)
             except Exception as error:
                 last = group, error
         _, program = last

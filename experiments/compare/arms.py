@@ -39,7 +39,7 @@ from experiments.checks import (
 from experiments.clove.methods import first_split
 from experiments.clove.partitions import Partition
 from experiments.clove.sources import Dataset
-from experiments.compare.registered import code_of, is_own, registration
+from experiments.compare.registered import code_of, registration
 
 Optimizer = Literal["sgd", "momentum", "adam"]
 _OPTIMIZERS: Mapping[Optimizer, Callable[[Any], optax.GradientTransformation]] = {
@@ -530,19 +530,4 @@ def build(
         given["update"] = LocalUpdate(**training)
     if isinstance(given.get("radius"), Percent):
         given["radius"] = quantile_radius(given["radius"].value / 100)
-    try:
-        algorithm = row.constructor(task, **given)
-    except ValueError:
-        raise
-    except Exception as error:
-        if not is_own(arm.algorithm):
-            raise
-        raise ValueError(
-            f"`algorithms`: {arm.algorithm} raised {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(algorithm, Algorithm):
-        raise ValueError(
-            f"`algorithms`: {arm.algorithm} must give a `cfl.Algorithm`, got "
-            f"{type(algorithm).__name__}."
-        )
-    return algorithm
+    return row.constructor(task, **given)

@@ -9,9 +9,11 @@ Such a function is called as the registry's constructors are, `(task, *, step_si
 import functools
 import inspect
 import typing
+from typing import Any
 
 from cfljax import engine
 from cfljax.algorithms import REGISTRY, Registration
+from cfljax.base import Algorithm
 from cfljax.models import named_function
 
 _TOLD = ("step_size", "update", "num_clusters", "clusters", "num_classes")
@@ -51,8 +53,26 @@ def _of_function(name: str) -> Registration:
             f"{', '.join(_TOLD[1:])} what it needs, and defaults of all others; it "
             f"takes ({', '.join(accepted)})."
         )
+
+    @functools.wraps(found)
+    def make(*positional: Any, **named: Any) -> Algorithm:
+        try:
+            algorithm = found(*positional, **named)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"`algorithms`: {name} raised {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(algorithm, Algorithm):
+            raise ValueError(
+                f"`algorithms`: {name} must give a `cfl.Algorithm`, got "
+                f"{type(algorithm).__name__}."
+            )
+        return algorithm
+
     return Registration(
-        found,
+        make,
         paper="",
         needs_truth="clusters" in others,
         clustered="num_clusters" in others,

@@ -129,10 +129,9 @@ def prove_merged(*, linkage: str = "complete") -> list[Step]:
     for place, (i, j) in enumerate(pairs):
         distances[:, i, j] = distances[:, j, i] = cases[:, place]
     merge = lambda distances, height: cut_distances(distances, height, linkage=linkage)
-    over_cases = jax.vmap(merge, in_axes=(0, None))
+    every = jax.vmap(jax.vmap(merge, in_axes=(0, None)), in_axes=(None, 0))
     wrong, heights = 0, np.arange(0, max(values) + 1, 0.5)
-    over_heights = jax.vmap(over_cases, in_axes=(None, 0))
-    found = np.asarray(over_heights(jnp.asarray(distances), jnp.asarray(heights)))
+    found = np.asarray(every(jnp.asarray(distances), jnp.asarray(heights)))
     for height, labels in zip(heights.tolist(), found, strict=True):
         same = labels[:, :, None] == labels[:, None, :]
         of_group = np.max(np.where(same[..., None], distances[:, None], 0), axis=2)
